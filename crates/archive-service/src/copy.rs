@@ -11,7 +11,7 @@ use seatrial_archive::{Bound, Cursor, CursorError, Origin};
 use seatrial_archive::{Position, RecordingId};
 use seatrial_archive::{Recording, Source};
 use seatrial_blocks::block;
-use seatrial_machine::{Conversation, Storage};
+use seatrial_machine::{ClientDriver, Storage};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -229,7 +229,7 @@ impl CopyTarget {
 /// Copies one recording of a remote archive up to `bound`: its end as it is now, its stop ([`ReplayBound::Live`]), or for ever.
 /// After each piece `go_on` is asked whether to go on; `clock` tells nanoseconds since 1970. Connections that are lost, and a
 /// server that starts again, are waited for.
-pub fn copy_remote<C: Conversation<Client>>(
+pub fn copy_remote<C: ClientDriver<Client>>(
     remote: &mut RemoteArchive<C>,
     target: &mut CopyTarget,
     recording: u64,

@@ -7,7 +7,7 @@ use crate::remote::RemoteArchive;
 use seatrial_archive::Origin;
 use seatrial_archive::RecordingId;
 use seatrial_archive::{BATCH_LENGTH, Position};
-use seatrial_machine::{Conversation, Ticket};
+use seatrial_machine::{ClientDriver, Ticket};
 use std::collections::VecDeque;
 
 /// Bytes of blocks that are sent and not confirmed, unless one batch is longer.
@@ -43,7 +43,7 @@ struct Sent {
 
 impl PushTarget {
     /// Goes on with the copy that the service has of this source, or makes one.
-    pub fn begin<C: Conversation<Client>>(
+    pub fn begin<C: ClientDriver<Client>>(
         remote: &mut RemoteArchive<C>,
         source: &CopySource,
     ) -> Result<PushTarget, CopyError> {
@@ -115,7 +115,7 @@ impl PushTarget {
     }
 
     /// Takes the next block of the source, whole, with its position there.
-    pub fn append<C: Conversation<Client>>(
+    pub fn append<C: ClientDriver<Client>>(
         &mut self,
         remote: &mut RemoteArchive<C>,
         position: Position,
@@ -136,7 +136,7 @@ impl PushTarget {
     }
 
     /// Sends what is gathered.
-    fn send<C: Conversation<Client>>(
+    fn send<C: ClientDriver<Client>>(
         &mut self,
         remote: &mut RemoteArchive<C>,
     ) -> Result<(), CopyError> {
@@ -154,7 +154,7 @@ impl PushTarget {
     }
 
     /// Waits for the oldest batch.
-    fn confirm<C: Conversation<Client>>(
+    fn confirm<C: ClientDriver<Client>>(
         &mut self,
         remote: &mut RemoteArchive<C>,
     ) -> Result<(), CopyError> {
@@ -168,7 +168,7 @@ impl PushTarget {
 
     /// Sends what was appended, and waits until it is confirmed: as durable as the source's level says. With nothing
     /// appended it tells the service that this client is still there.
-    pub fn settle<C: Conversation<Client>>(
+    pub fn settle<C: ClientDriver<Client>>(
         &mut self,
         remote: &mut RemoteArchive<C>,
     ) -> Result<(), CopyError> {
@@ -183,7 +183,7 @@ impl PushTarget {
     }
 
     /// Makes what was copied durable, and ends the copy for now.
-    pub fn stop<C: Conversation<Client>>(
+    pub fn stop<C: ClientDriver<Client>>(
         mut self,
         remote: &mut RemoteArchive<C>,
     ) -> Result<Position, CopyError> {

@@ -8,7 +8,7 @@ use crate::client::{
 use crate::message::BatchPlace;
 use crate::operation::{CopyRequest, ListFilter, Operation, ReplayRequest};
 use seatrial_archive::Durability;
-use seatrial_machine::{Conversation, Ticket};
+use seatrial_machine::{ClientDriver, Ticket};
 use std::collections::BTreeMap;
 
 /// Why an operation on a remote archive failed.
@@ -47,7 +47,7 @@ pub struct RemoteArchive<C> {
     early: BTreeMap<Ticket, ClientReply>,
 }
 
-impl<C: Conversation<Client>> RemoteArchive<C> {
+impl<C: ClientDriver<Client>> RemoteArchive<C> {
     /// A remote archive over this conversation.
     pub fn new(conversation: C) -> RemoteArchive<C> {
         RemoteArchive {

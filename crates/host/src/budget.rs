@@ -1,4 +1,4 @@
-//! Memory that many readers share.
+//! The memory budget of a server's readers.
 
 use seatrial_machine::NodeId;
 use std::collections::BTreeMap;
@@ -6,36 +6,37 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 
-/// Whoever waits looks this often for somebody who can be closed.
+/// Interval at which a waiting reader searches for a connection to evict.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
-/// A half message that has not grown for this long makes room if somebody waits.
+/// An incomplete message that has not grown for this long may be evicted when a reader waits.
 const IDLE_MIN: Duration = Duration::from_millis(20);
-/// The same of a connection that has brought whole messages: a network may have paused.
+/// The same for a connection that has sent complete messages before: its network may have paused.
 const PROVEN_IDLE_MIN: Duration = Duration::from_millis(250);
 
-/// How urgent a reader's wish for memory is.
+/// Priority of a reader's request for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
-    /// It begins to read: a short message is never behind long ones.
+    /// It begins to read: a short message never waits for long ones.
     Begins,
-    /// It has half of a message, and has brought as many bytes of whole ones before.
+    /// It has an incomplete message, and has sent at least as many bytes of complete ones before.
     Proven,
-    /// It has half of a message.
+    /// It has an incomplete message.
     Unproven,
 }
 
-/// The place of a wish in the queue: its rank, then when its message began.
+/// Position of a request in the queue: its rank, then when its message began.
 pub(crate) type Turn = (Rank, u64);
 
-/// Bytes that the readers of many connections may hold together.
+/// Memory that the readers of many connections may hold together.
 ///
-/// A reader takes a [`Share`] before it reads, so what is held was counted before it came. When all is taken it waits for its
-/// turn ([`Rank`]). While somebody waits, a connection whose half message has not grown for a while is evicted, the idlest
-/// first, and proven ones later than others; so half messages cannot keep others out. When everybody waits for everybody,
-/// one reader may pass the bound until its message is whole: the bound is `max` and one message of the greatest length.
+/// A reader takes a [`MemoryShare`] before it reads, so every byte is counted before it arrives. When no memory is free it waits
+/// for its turn ([`Rank`]). While a reader waits, a connection whose incomplete message has not grown for a while is evicted, the
+/// idlest first, and proven ones later than others; so incomplete messages cannot starve other connections. When all readers
+/// wait for one another, one of them may exceed the bound until its message is complete: the bound is `max` plus one message of
+/// the maximum length.
 ///
-/// Cost: a lock and a look-up for each read. Looking for the idlest costs one pass over the half messages, at most every
-/// 10 ms for each reader that waits.
+/// Cost: a lock and a look-up per read. A search for the idlest is one pass over the incomplete messages, at most every 10 ms
+/// per waiting reader.
 #[derive(Debug)]
 pub(crate) struct Budget {
     inner: Mutex<Inner>,
@@ -43,24 +44,24 @@ pub(crate) struct Budget {
 
 #[derive(Debug)]
 struct Inner {
-    /// Below zero when somebody passes the bound.
+    /// Free bytes; negative while a reader exceeds the bound.
     free: isize,
-    /// Those that hold part of a message.
-    halves: BTreeMap<NodeId, Half>,
+    /// Connections with an incomplete message.
+    halves: BTreeMap<NodeId, TrackedHalf>,
     waiters: BTreeMap<Turn, Waiter>,
     messages: u64,
-    /// Who may pass the bound.
+    /// The connection that may exceed the bound.
     exempt: Option<NodeId>,
 }
 
-/// Part of a message.
+/// An incomplete message.
 #[derive(Debug)]
-struct Half {
+struct TrackedHalf {
     bytes: usize,
     idle_min: Duration,
-    /// When it grew last.
+    /// Time at which it last grew.
     grown: Instant,
-    /// It does not grow because it waits for memory.
+    /// Its reader waits for memory, so it cannot grow: it must not be evicted.
     is_waiting: bool,
     is_evicted: bool,
     evict: Arc<Notify>,
@@ -73,37 +74,37 @@ struct Waiter {
     grant: oneshot::Sender<()>,
 }
 
-/// Bytes that are held; given back when dropped.
+/// Bytes held; returned to the budget when dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct MemoryShare {
     budget: Arc<Budget>,
     bytes: usize,
 }
 
-impl Share {
-    /// Takes `bytes` out, at most all.
-    pub(crate) fn split(&mut self, bytes: usize) -> Share {
+impl MemoryShare {
+    /// Splits off `bytes`, at most all.
+    pub(crate) fn split(&mut self, bytes: usize) -> MemoryShare {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
-        Share {
+        MemoryShare {
             budget: Arc::clone(&self.budget),
             bytes,
         }
     }
 
-    /// Gives all but `bytes` back.
+    /// Returns all but `bytes` to the budget.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         drop(self.split(self.bytes.saturating_sub(bytes)));
     }
 
-    /// Takes the bytes of another share of the same budget.
-    pub(crate) fn merge(&mut self, mut other: Share) {
+    /// Adds the bytes of another share of the same budget.
+    pub(crate) fn merge(&mut self, mut other: MemoryShare) {
         debug_assert!(Arc::ptr_eq(&self.budget, &other.budget), "of one budget");
         self.bytes += std::mem::take(&mut other.bytes);
     }
 }
 
-impl Drop for Share {
+impl Drop for MemoryShare {
     fn drop(&mut self) {
         if self.bytes > 0 {
             self.budget.give_back(self.bytes);
@@ -111,8 +112,8 @@ impl Drop for Share {
     }
 }
 
-/// The place of a reader in the queue.
-struct Place<'a> {
+/// Position of a reader in the queue; dropping it leaves the queue.
+struct QueuePlace<'a> {
     budget: &'a Budget,
     id: NodeId,
     turn: Turn,
@@ -120,7 +121,7 @@ struct Place<'a> {
     is_settled: bool,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         if self.is_settled {
             return;
@@ -128,7 +129,7 @@ impl Drop for Place<'_> {
         let mut inner = self.budget.lock();
         inner.resume(self.id);
         if inner.waiters.remove(&self.turn).is_none() {
-            // Granted, and nobody took it.
+            // Granted and not taken: the wait was cancelled.
             inner.free += self.bytes as isize;
         }
         inner.grant();
@@ -149,20 +150,25 @@ impl Budget {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing that is done under the lock panics half-way.
+        // No statement under the lock can panic half-way, so a poisoned lock is harmless.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A number for a message that begins, by which its reader queues.
+    /// The number of a message that begins, by which its reader queues.
     pub(crate) fn number(&self) -> u64 {
         let mut inner = self.lock();
         inner.messages += 1;
         inner.messages
     }
 
-    /// Takes `bytes` for a connection; waits until they are there. No two that wait have the same turn.
-    pub(crate) async fn take(self: &Arc<Budget>, id: NodeId, turn: Turn, bytes: usize) -> Share {
-        let share = || Share {
+    /// Takes `bytes` for a connection; waits until they are free. No two waiting readers have the same turn.
+    pub(crate) async fn take(
+        self: &Arc<Budget>,
+        id: NodeId,
+        turn: Turn,
+        bytes: usize,
+    ) -> MemoryShare {
+        let share = || MemoryShare {
             budget: Arc::clone(self),
             bytes,
         };
@@ -174,8 +180,8 @@ impl Budget {
             }
             inner.enqueue(id, turn, bytes)
         };
-        // Given up by the caller: leaves the queue, or gives back what was granted meanwhile.
-        let mut place = Place {
+        // Dropped if the caller cancels: leaves the queue, or returns what was granted meanwhile.
+        let mut place = QueuePlace {
             budget: self,
             id,
             turn,
@@ -200,11 +206,11 @@ impl Budget {
         inner.grant();
     }
 
-    /// The half message of a connection has grown to so many bytes.
+    /// Records that the incomplete message of a connection has grown to `bytes`.
     pub(crate) fn grown(&self, id: NodeId, rank: Rank, bytes: usize, evict: &Arc<Notify>) {
         let now = Instant::now();
         let mut inner = self.lock();
-        let half = inner.halves.entry(id).or_insert_with(|| Half {
+        let half = inner.halves.entry(id).or_insert_with(|| TrackedHalf {
             bytes,
             idle_min: match rank {
                 Rank::Begins | Rank::Unproven => IDLE_MIN,
@@ -218,7 +224,7 @@ impl Budget {
         (half.bytes, half.grown) = (bytes, now);
     }
 
-    /// The message of a connection is whole, or the connection is over.
+    /// Removes the incomplete message of a connection: it is complete, or the connection ended.
     pub(crate) fn forget(&self, id: NodeId) {
         self.lock().finish(id);
     }
@@ -244,19 +250,19 @@ impl Inner {
         granted
     }
 
-    /// Serves those that wait, as far as there is room.
+    /// Grants requests in order of their turn, while there is memory.
     fn grant(&mut self) {
         while let Some(first) = self.waiters.first_entry()
             && first.get().bytes as isize <= self.free
         {
             let waiter = first.remove();
-            // Whoever has given up meanwhile gives it back.
+            // A cancelled request returns its bytes when its place is dropped.
             self.free -= waiter.bytes as isize;
             let _ = waiter.grant.send(());
         }
     }
 
-    /// A reader goes on reading.
+    /// Marks that a connection's reader does not wait any more.
     fn resume(&mut self, id: NodeId) {
         if let Some(half) = self.halves.get_mut(&id) {
             half.is_waiting = false;
@@ -264,14 +270,14 @@ impl Inner {
         }
     }
 
-    /// For a reader that waits: evicts who does nothing, or lets the reader pass the bound.
+    /// Makes memory for a waiting reader: evicts the idlest connection, or lets this reader exceed the bound.
     fn make_room(&mut self, id: NodeId, now: Instant) {
         let wanted: usize = self.waiters.values().map(|waiter| waiter.bytes).sum();
         let coming = self.halves.values().filter(|half| half.is_evicted);
         let mut coming: usize = coming.map(|half| half.bytes).sum();
-        let is_idle = |half: &Half| !half.is_waiting && now - half.grown >= half.idle_min;
+        let is_idle = |half: &TrackedHalf| !half.is_waiting && now - half.grown >= half.idle_min;
         let idle = self.halves.values_mut().filter(|half| !half.is_evicted);
-        let mut idle: Vec<&mut Half> = idle.filter(|half| is_idle(half)).collect();
+        let mut idle: Vec<&mut TrackedHalf> = idle.filter(|half| is_idle(half)).collect();
         idle.sort_by_key(|half| half.grown);
         for half in idle {
             if coming >= wanted {
@@ -289,7 +295,7 @@ impl Inner {
         }
     }
 
-    /// Serves the one that may pass the bound.
+    /// Grants the request of the reader that may exceed the bound.
     fn grant_exempt(&mut self, id: NodeId) {
         let mut waiters = self.waiters.extract_if(.., |_, waiter| waiter.id == id);
         if let Some((_, waiter)) = waiters.next() {
@@ -325,8 +331,8 @@ mod tests {
         (Rank::Begins, budget.number())
     }
 
-    /// A half message of so many bytes that holds them.
-    async fn half(budget: &Arc<Budget>, number: u32, bytes: usize) -> (Share, Arc<Notify>) {
+    /// An incomplete message that holds `bytes`.
+    async fn half(budget: &Arc<Budget>, number: u32, bytes: usize) -> (MemoryShare, Arc<Notify>) {
         let evict = Arc::new(Notify::new());
         let share = budget.take(id(number), begins(budget), bytes).await;
         budget.grown(id(number), Rank::Unproven, bytes, &evict);
@@ -408,7 +414,7 @@ mod tests {
             let budget = Budget::new(100);
             let (one, one_evict) = half(&budget, 1, 50).await;
             let (two, two_evict) = half(&budget, 2, 50).await;
-            let finish = |number, held: Share| {
+            let finish = |number, held: MemoryShare| {
                 let budget = Arc::clone(&budget);
                 async move {
                     let more = budget
@@ -422,7 +428,7 @@ mod tests {
             };
             let both = async { tokio::join!(finish(1, one), finish(2, two)) };
             let (one, two) = timeout(Duration::from_secs(5), both).await.unwrap();
-            // The first to finish passed the bound by what its message needed.
+            // The first to finish exceeded the bound by the rest of its message.
             assert_eq!((one.min(two), one.max(two)), (-50, 0));
             assert_eq!(budget.free(), 100);
             for evict in [one_evict, two_evict] {
@@ -441,7 +447,7 @@ mod tests {
                 let mut wanted = pin!(budget.take(id(2), begins(&budget), 100));
                 let waits = timeout(Duration::from_millis(5), &mut wanted);
                 assert!(waits.await.is_err());
-                // Granted while nobody looks.
+                // Granted while the request is not polled.
                 drop(all);
                 assert_eq!(budget.free(), 0);
             }

@@ -1,4 +1,4 @@
-//! A process's clock that a test may set wrong.
+//! A process's clock, which a test may set wrong.
 
 use seatrial_machine::{Clock, Fault, Time};
 use std::fs;
@@ -6,13 +6,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How often the file is read.
+/// Interval at which the file is read.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(10);
 
-/// An order to a clock, as it stands in its file: one line of words, the first of which numbers the orders.
+/// A clock fault as written in a process's clock file: one line of words, the first of which is the fault's number.
 ///
-/// - `7 skew 5000000 -200`: jump by so many nanoseconds, then run so many parts per million fast. Neither: be right.
-/// - `8 strobe 1000 500 60000`: jump ahead by so many nanoseconds and back, every so many, for so many.
+/// - `7 skew 5000000 -200`: jump by 5,000,000 ns, then run 200 ppm slow. Both 0: be right.
+/// - `8 strobe 1000 500 60000`: jump ahead by 1,000 ns and back, every 500 ns, for 60,000 ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockOrder {
     /// Jump once, then run fast or slow.
@@ -22,19 +22,19 @@ pub enum ClockOrder {
         /// Parts per million.
         rate_ppm: i32,
     },
-    /// Jump ahead and back.
+    /// Jump ahead and back, repeatedly.
     Strobe {
-        /// How far ahead.
+        /// Size of a jump.
         delta: Duration,
-        /// How long it stays ahead, and then right.
+        /// Time that it stays ahead, and then right.
         period: Duration,
-        /// It ends after this.
+        /// It ends after this time.
         length: Duration,
     },
 }
 
 impl ClockOrder {
-    /// The order that makes a clock wrong, or right again, as this fault says; none when it is not about a clock.
+    /// The clock order for a fault; `None` if the fault does not concern a clock.
     pub const fn from_fault(fault: &Fault) -> Option<ClockOrder> {
         match *fault {
             Fault::Skew {
@@ -59,7 +59,7 @@ impl ClockOrder {
         }
     }
 
-    /// Writes the order with this number, so that a reader finds all of it or the one before.
+    /// Writes the order with this number, atomically: a reader finds all of it or the earlier one.
     pub fn write(&self, path: &Path, number: u64) -> io::Result<()> {
         let line = match self {
             ClockOrder::Skew {
@@ -98,7 +98,7 @@ impl ClockOrder {
         Some((words[0].parse().ok()?, order))
     }
 
-    /// The number of the order that the process with this clock file obeyed last, and what its clock showed then.
+    /// The number of the last order that the process with this clock file executed, and the time that its clock showed then.
     pub fn obeyed(path: &Path) -> Option<(u64, Time)> {
         let text = fs::read_to_string(path.with_added_extension("seen")).ok()?;
         let mut words = text.split_whitespace();
@@ -107,18 +107,18 @@ impl ClockOrder {
     }
 }
 
-/// The clock of a server: the real one, or what the orders in a file make of it.
+/// A server's clock: the real one, changed by the orders in a file.
 #[derive(Debug)]
 pub(crate) struct ServerClock {
     began: Instant,
     clock: Clock,
     file: Option<PathBuf>,
-    /// The number of the order that was obeyed last.
+    /// Number of the last order executed.
     number: u64,
 }
 
 impl ServerClock {
-    /// A clock that begins now. What an earlier life was ordered goes on without the jump.
+    /// A clock that begins now. An order to an earlier process stays in force, without its jump.
     pub(crate) fn new(file: Option<PathBuf>) -> ServerClock {
         let mut clock = ServerClock {
             began: Instant::now(),
@@ -130,7 +130,7 @@ impl ServerClock {
         clock
     }
 
-    /// Does it take orders?
+    /// Does it read orders from a file?
     pub(crate) fn is_adjustable(&self) -> bool {
         self.file.is_some()
     }
@@ -139,7 +139,7 @@ impl ServerClock {
         Time::ZERO + self.began.elapsed()
     }
 
-    /// What time it is for the machine.
+    /// The machine's present time.
     pub(crate) fn now(&mut self) -> Time {
         if !self.is_adjustable() {
             return self.real();
@@ -147,7 +147,7 @@ impl ServerClock {
         self.clock.read(self.real())
     }
 
-    /// How long until the machine is shown this time.
+    /// Duration until the machine's clock shows this time.
     pub(crate) fn until(&self, time: Time) -> Duration {
         let real = self.real();
         if !self.is_adjustable() {
@@ -157,7 +157,7 @@ impl ServerClock {
         due.map_or(Duration::MAX, |due| due.since(real))
     }
 
-    /// Looks for an order, and obeys it unless it was obeyed before.
+    /// Reads the file, and executes its order unless that was executed before.
     pub(crate) fn obey(&mut self, is_first: bool) {
         let Some(file) = &self.file else {
             return;
@@ -184,12 +184,12 @@ impl ServerClock {
             } => self.clock.strobe(real, delta, period, length),
         }
         let shown = self.clock.read(real).nanoseconds();
-        let told = fs::write(
+        let written = fs::write(
             file.with_added_extension("seen"),
             format!("{number} {shown}\n"),
         );
-        if let Err(error) = told {
-            eprintln!("cannot tell that the clock was set: {error}");
+        if let Err(error) = written {
+            eprintln!("cannot acknowledge the clock order: {error}");
         }
     }
 }

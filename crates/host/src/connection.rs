@@ -1,4 +1,4 @@
-//! A client's end of a connection.
+//! A client's connection to a server.
 
 use crate::key::Key;
 use crate::opening::{ClientOpening, LENGTH_MAX, OpeningError, Protocol};
@@ -11,31 +11,30 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
-/// A connection to a server and what is to be written to it, of which part may be written already: waiting for what comes
-/// may be given up at any time and taken up again.
-pub(crate) struct Connection {
+/// A connection to a server with its unwritten messages, of which a part may be written already. All methods are cancel safe.
+pub(crate) struct DialledConnection {
     messages: Messages<OwnedReadHalf>,
     writing: OwnedWriteHalf,
     gathered: Vec<u8>,
-    /// Bytes of `gathered` that were written.
+    /// Bytes of `gathered` that are written.
     written: usize,
 }
 
-/// How to connect.
+/// Options of a connection.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// Longest message in bytes.
+    /// Maximum length of a message, in bytes.
     pub message_length_max: usize,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: Protocol,
-    /// What both sides have to know; `None`: nothing.
+    /// The key that both sides must prove; `None`: no key.
     pub key: Option<Key>,
-    /// A connection that is not open after this long has failed.
+    /// Time limit of connecting and opening.
     pub timeout: Duration,
 }
 
 impl ConnectOptions {
-    /// Without a key; 5 s until the connection is open.
+    /// Options without a key, and with a time limit of 5 s.
     pub fn new(protocol: Protocol, message_length_max: usize) -> ConnectOptions {
         ConnectOptions {
             message_length_max,
@@ -46,33 +45,32 @@ impl ConnectOptions {
     }
 }
 
-/// As an error of input and output: the connection would be refused again.
+/// An I/O error of a kind for which a retry is pointless.
 fn refused(error: OpeningError) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, error)
 }
 
-/// What happened first.
-pub(crate) enum Event {
-    /// A message came.
+/// The first thing to happen.
+pub(crate) enum ConnectionEvent {
+    /// A message arrived.
     Message(Vec<u8>),
     /// The time is up.
     Wake,
-    /// The connection is gone.
+    /// The connection ended.
     Lost,
 }
 
-impl Connection {
-    /// Connects, and opens the connection. Fails with [`OpeningError`] inside when the server refuses or does not know the
-    /// key.
+impl DialledConnection {
+    /// Connects and opens the connection. Fails with [`OpeningError`] inside if the server refuses or does not know the key.
     pub(crate) async fn open(
         address: SocketAddr,
         options: &ConnectOptions,
-    ) -> io::Result<Connection> {
+    ) -> io::Result<DialledConnection> {
         let connected = async {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
             let (reading, writing) = stream.into_split();
-            let mut connection = Connection {
+            let mut connection = DialledConnection {
                 messages: Messages::new(reading, LENGTH_MAX),
                 writing,
                 gathered: Vec::new(),
@@ -95,7 +93,7 @@ impl Connection {
         loop {
             self.flush().await?;
             let Some(answer) = self.messages.next().await? else {
-                return Err(refused(OpeningError::Stranger));
+                return Err(refused(OpeningError::NotAServer));
             };
             match opening.step(&answer).map_err(refused)? {
                 Some(message) => self.push(&message),
@@ -104,12 +102,12 @@ impl Connection {
         }
     }
 
-    /// Puts a message behind those that are to be written.
+    /// Queues a message.
     pub(crate) fn push(&mut self, message: &[u8]) {
         wire::write(&mut self.gathered, message);
     }
 
-    /// Writes what is not written yet.
+    /// Writes all queued messages.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         let rest = &self.gathered[self.written..];
         self.writing.write_all(rest).await?;
@@ -118,14 +116,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Bytes that are gathered and not written.
+    /// Number of queued bytes that are not written.
     pub(crate) fn unwritten(&self) -> usize {
         self.gathered.len() - self.written
     }
 
-    /// Writes what is gathered, and waits for a message, at most so long. Neither a server that reads slowly nor one that answers
-    /// slowly holds the other up.
-    pub(crate) async fn next_event(&mut self, patience: Option<Duration>) -> Event {
+    /// Writes queued messages and waits for a message, up to `patience`. Reading and writing do not wait for each other.
+    pub(crate) async fn next_event(&mut self, patience: Option<Duration>) -> ConnectionEvent {
         let wake = sleep(patience);
         tokio::pin!(wake);
         loop {
@@ -133,24 +130,24 @@ impl Connection {
                 event = self.step(None) => if let Some(event) = event {
                     return event;
                 },
-                () = &mut wake => return Event::Wake,
+                () = &mut wake => return ConnectionEvent::Wake,
             }
         }
     }
 
-    /// The same, but it returns with nothing when some of what is gathered has been written.
-    pub(crate) async fn step(&mut self, patience: Option<Duration>) -> Option<Event> {
+    /// The same, but it also returns, with `None`, when some queued bytes have been written.
+    pub(crate) async fn step(&mut self, patience: Option<Duration>) -> Option<ConnectionEvent> {
         let rest = &self.gathered[self.written..];
         tokio::select! {
             message = self.messages.next() => match message {
-                Ok(Some(bytes)) => return Some(Event::Message(bytes)),
-                Ok(None) | Err(_) => return Some(Event::Lost),
+                Ok(Some(bytes)) => return Some(ConnectionEvent::Message(bytes)),
+                Ok(None) | Err(_) => return Some(ConnectionEvent::Lost),
             },
             count = self.writing.write(rest), if !rest.is_empty() => match count {
                 Ok(count) if count > 0 => self.written += count,
-                _ => return Some(Event::Lost),
+                _ => return Some(ConnectionEvent::Lost),
             },
-            () = sleep(patience) => return Some(Event::Wake),
+            () = sleep(patience) => return Some(ConnectionEvent::Wake),
         }
         if self.written == self.gathered.len() {
             self.gathered.clear();

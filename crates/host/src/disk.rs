@@ -1,4 +1,4 @@
-//! The disk of a machine: its folder, a thread for each of its logs, the tasks on its files.
+//! The disk of a machine: its folder, a thread per log, the order of file tasks.
 
 use crate::HostError;
 use seatrial_files::Files;
@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-/// A data folder that no other process uses.
+/// A data folder that is locked against other processes.
 pub(crate) struct OwnedFolder {
     pub(crate) data: DataFolder,
-    /// The lock of the folder, held until this is dropped.
+    /// The lock, held until this is dropped.
     lock: Box<dyn Any + Send + Sync>,
 }
 
-/// Opens a data folder, making it when it is missing, and keeps every other process out.
+/// Opens and locks a data folder, and creates it if it is missing.
 pub(crate) fn open(folder: &Path) -> Result<OwnedFolder, HostError> {
     let wrong = |error| HostError::File {
         path: folder.to_owned(),
@@ -37,21 +37,21 @@ pub(crate) fn open(folder: &Path) -> Result<OwnedFolder, HostError> {
     Ok(OwnedFolder { data, lock })
 }
 
-/// Says that appends are durable, or that they never will be.
+/// Receives the tickets of durable appends, or the error after which no append will be durable.
 pub(crate) type Durable = Arc<dyn Fn(Result<Vec<Ticket>, HostError>) + Send + Sync>;
 
-/// What a machine does to its disk. Each log has a thread, so that one log's sync does not hold up another's; tasks on files
-/// run where jobs run.
+/// Carries out a machine's disk outputs. Each log has a thread, so that the sync of one log does not delay another; file tasks
+/// run on the job threads.
 pub(crate) struct MachineDisk {
-    logs: BTreeMap<LogName, DiskThread>,
+    logs: BTreeMap<LogName, LogThread>,
     folder: Option<FileFolder>,
     pub(crate) files: FileQueue,
-    /// Released when the threads have ended.
+    /// Released after the threads have ended.
     lock: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl MachineDisk {
-    /// Of a machine that has none.
+    /// The disk of a machine without logs and files.
     pub(crate) fn none() -> MachineDisk {
         MachineDisk {
             logs: BTreeMap::new(),
@@ -75,7 +75,7 @@ impl MachineDisk {
                 path: folder.data.path().to_owned(),
                 error,
             })?;
-            let thread = DiskThread::start(writer, Arc::clone(done))?;
+            let thread = LogThread::start(writer, Arc::clone(done))?;
             disk.logs.insert(log.name, thread);
         }
         disk.folder = Some(folder.data.file_folder());
@@ -83,69 +83,69 @@ impl MachineDisk {
         Ok(disk)
     }
 
-    /// Queues something for a log. Panics when the machine did not open it: that is a bug of the machine.
+    /// Queues a task for a log. Panics if the machine did not open the log at boot, which is a bug of the machine.
     pub(crate) fn log(&self, name: LogName, task: LogTask) {
         let Some(thread) = self.logs.get(&name) else {
-            panic!("a machine uses log {name} and did not open it");
+            panic!("log {name} is not open: its machine did not list it at boot");
         };
         thread.push(task);
     }
 
-    /// The next task on a file that may run, with what runs it.
+    /// The next file task that may run, with the folder that runs it.
     pub(crate) fn start_file(&mut self) -> Option<(Ticket, FileTask, FileFolder)> {
         let (ticket, task) = self.files.start()?;
         let folder = self.folder.clone();
-        let folder =
-            folder.unwrap_or_else(|| panic!("a machine without a folder uses {}", task.file()));
+        let folder = folder
+            .unwrap_or_else(|| panic!("a machine without a data folder uses file {}", task.file()));
         Some((ticket, task, folder))
     }
 }
 
-/// What is done to a log, in this order.
+/// Tasks of a log, executed in order.
 pub(crate) enum LogTask {
     /// Append bytes and make them durable.
     Append(Vec<u8>, Ticket),
-    /// Give back the space before a position.
+    /// Free the space before a position.
     TruncateHead(u64),
 }
 
-/// Appends of one log that may wait for the disk; a machine that has more of them under way holds up its own turns.
+/// Maximum number of appends of one log that wait for the disk; a machine that makes more blocks in its own turn.
 const APPENDS_MAX: usize = 4_096;
-/// Bytes that share one write and one sync.
+/// Maximum number of bytes that share one write and one sync.
 const BATCH_LENGTH_MAX: usize = 16 << 20;
 
-/// The thread that writes and syncs a log. Dropping this waits until it has written what it was given.
-struct DiskThread {
-    /// `None` when it is to end.
+/// The thread that writes and syncs one log. Dropping this waits until all queued tasks are written.
+struct LogThread {
+    /// `None` when the thread must end.
     tasks: Option<SyncSender<LogTask>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for DiskThread {
+impl Drop for LogThread {
     fn drop(&mut self) {
         self.tasks = None;
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // if it panicked, it said so
+            let _ = thread.join(); // a panic was printed by the thread
         }
     }
 }
 
-impl DiskThread {
-    /// Starts the thread. For every batch it calls `done` with the tickets that are durable, or with the error after
-    /// which it writes no more: a sync that failed is never tried again as if it had worked.
-    fn start(log: LogWriter, done: Durable) -> Result<DiskThread, HostError> {
+impl LogThread {
+    /// Starts the thread. After every batch it calls `done` with the tickets that are durable, or with the error after which it
+    /// writes no more: a failed sync is never retried, because the kernel may have dropped the dirty pages.
+    fn start(log: LogWriter, done: Durable) -> Result<LogThread, HostError> {
         let (tasks, queue) = sync_channel(APPENDS_MAX);
         let name = format!("disk {}", log.name());
         let run = move || write_all(log, &queue, &*done);
         let thread = thread::Builder::new().name(name).spawn(run);
         let thread = Some(thread.map_err(HostError::Thread)?);
-        Ok(DiskThread {
+        Ok(LogThread {
             tasks: Some(tasks),
             thread,
         })
     }
 
-    /// Queues a task. A thread that has ended has said so.
+    /// Queues a task; no effect if the thread has ended, which it has reported itself.
     fn push(&self, task: LogTask) {
         if let Some(tasks) = &self.tasks {
             let _ = tasks.send(task);
@@ -182,8 +182,8 @@ fn write_all(
     }
 }
 
-/// Appends bytes and all that wait behind them as one write and one sync. Returns the tickets that are durable, and a task
-/// that came after them and is no append.
+/// Appends bytes, and the appends queued after them, as one write and one sync. Returns the durable tickets, and the task that
+/// ended the batch because it is not an append.
 fn append(
     log: &mut LogWriter,
     queue: &Receiver<LogTask>,

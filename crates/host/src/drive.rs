@@ -1,10 +1,10 @@
-//! One machine as a server.
+//! The server: one machine, its connections, its disk and its clock.
 
 use crate::clock::{self, ServerClock};
 use crate::disk::{self, Durable, LogTask, MachineDisk};
 use crate::key::Key;
 use crate::limits::{HostLimits, files_max};
-use crate::net::{Arrival, Connections, INBOX_MAX, listen};
+use crate::net::{Connections, INBOX_MAX, NetworkInput, listen};
 use crate::opening::Protocol;
 use crate::peer::PeerOptions;
 use seatrial_machine::{
@@ -21,46 +21,45 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
-/// What a server needs to know.
+/// Options of a server.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 chooses a free one.
     pub listen: SocketAddr,
-    /// The folder of the machine's logs and files; made when missing.
+    /// Folder of the machine's logs and files; created if missing.
     pub data: PathBuf,
-    /// Longest message in bytes; a connection that sends a longer one is closed.
+    /// Maximum length of a message, in bytes; a connection that sends a longer one is closed.
     pub message_length_max: usize,
-    /// What connections may cost.
+    /// Bounds of the memory and number of connections.
     pub limits: HostLimits,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: Protocol,
-    /// What clients have to know; `None`: nothing.
+    /// The key that clients must prove; `None`: no key is needed.
     pub key: Option<Key>,
-    /// The other nodes of its system.
+    /// The other nodes of the system.
     pub peers: PeerOptions,
-    /// The file in which a test orders the machine's clock to be wrong ([`ClockOrder`](crate::ClockOrder)); none, it is
-    /// right.
+    /// The file from which clock faults are read ([`ClockOrder`](crate::ClockOrder)); `None`: the clock is right.
     pub clock: Option<PathBuf>,
 }
 
-/// What a server without a log needs to know.
+/// Options of a server without logs and files.
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 chooses a free one.
     pub listen: SocketAddr,
-    /// Longest message in bytes; a connection that sends a longer one is closed.
+    /// Maximum length of a message, in bytes; a connection that sends a longer one is closed.
     pub message_length_max: usize,
-    /// What connections may cost.
+    /// Bounds of the memory and number of connections.
     pub limits: HostLimits,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: Protocol,
-    /// What clients have to know; `None`: nothing.
+    /// The key that clients must prove; `None`: no key is needed.
     pub key: Option<Key>,
-    /// The other nodes of its system.
+    /// The other nodes of the system.
     pub peers: PeerOptions,
 }
 
-/// Why a server cannot start, or ended.
+/// Why a server did not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// A folder or file cannot be used.
@@ -68,67 +67,67 @@ pub enum HostError {
     File {
         /// The folder or file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// Another process uses the data folder.
     #[error("another process uses the data folder {}", .0.display())]
     Locked(PathBuf),
-    /// The log makes no sense to the machine.
+    /// The machine cannot start from its log.
     #[error("{}: {reason}", path.display())]
     Boot {
         /// The data folder.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Nobody can listen there.
+    /// The address cannot be listened on.
     #[error("cannot listen on {address}: {error}")]
     Listen {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system says; `AddrInUse`: the port is in use.
+        /// The system's error; `AddrInUse`: the port is in use.
         error: io::Error,
     },
-    /// The log could not be written or synced. Nothing that was not durable before has been acknowledged.
+    /// A log could not be written or synced. No append was acknowledged that was not durable before.
     #[error("{} cannot be written: {error}", path.display())]
     Append {
         /// The log.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// The system gives no thread.
+    /// The system refuses a thread.
     #[error("no thread for the disk: {0}")]
     Thread(io::Error),
-    /// The system gives no runtime.
+    /// The runtime cannot be created.
     #[error("no runtime: {0}")]
     Runtime(io::Error),
 }
 
-/// What was done beside the machine.
+/// Result of work outside of the machine.
 enum Finished {
-    /// A job: its result, or its panic.
+    /// A job's result, or its panic.
     Job(Ticket, std::thread::Result<Computed>),
-    /// A task on a file: its answer, or a panic of what carried it out.
+    /// A file task's result, or its panic.
     File(Ticket, std::thread::Result<FileResult>),
 }
 
-/// Threads that run jobs and tasks on files; further ones wait for one.
+/// Number of job threads; further jobs and file tasks wait.
 const JOB_THREADS_MAX: usize = 4;
 
-/// Connections that were accepted and are not taken in yet.
+/// Maximum number of accepted connections that the server has not yet taken in.
 const ACCEPTED_MAX: usize = 256;
-/// Connections that the system may accept before the server has heard of them: in a flood, others are not to be told
-/// to try again in a second.
+/// Connections that the kernel accepts before the server does. Large, so that in a flood other clients are not delayed by a
+/// dropped SYN, which is retransmitted after a second.
 const BACKLOG: u32 = 4_096;
 
-/// Inputs that one batch of turns takes at most before the outputs are carried out.
+/// Maximum number of inputs before the outputs are carried out.
 const BATCH_MAX: usize = 128;
 
-/// Serves one machine until `stop` is done: opens its folder, lets `boot` make the machine of what is there, opens the logs
-/// that it names, listens, tells `ready` the address, and works. Blocks the calling thread, which alone turns the machine.
-/// When it returns, what was appended is written and the folder is free for another process.
+/// Serves one machine until `stop` is done: opens its folder, builds the machine with `boot`, opens the logs that it lists,
+/// listens, passes the address to `ready`, and runs. Blocks the calling thread, which alone gives the machine its turns. When it
+/// returns, all appends are written and the folder is unlocked.
 pub fn serve<M: Machine>(
     options: &ServeOptions,
     boot: impl FnOnce(&DataFolder) -> Result<Booted<M>, String>,
@@ -160,11 +159,11 @@ pub fn serve<M: Machine>(
     ))
 }
 
-/// Serves one machine that keeps its files by itself: it never asks for [`Output::Append`] or [`Output::File`]. When `stop`
-/// is done, the machine is given the request `closing` and served on until it has answered that, 10 s at most. Blocks the
-/// calling thread, which alone turns the machine; its jobs run on up to four others.
+/// Serves one machine that manages its own files: it never returns [`Output::Append`] or [`Output::File`]. When `stop` is done,
+/// the machine gets the request `closing` and is served until it has replied to it, 10 s at most. Blocks the calling thread,
+/// which alone gives the machine its turns; its jobs run on up to four others.
 ///
-/// Panics when the machine asks for one of these.
+/// Panics if the machine returns one of these outputs.
 pub fn serve_machine<M: Machine>(
     options: ListenOptions,
     machine: M,
@@ -179,7 +178,7 @@ pub fn serve_machine<M: Machine>(
     runtime.block_on(work(options, clock, machine, no_disk, closing, ready, stop))
 }
 
-/// What waits for sockets and the clock in the calling thread, and runs jobs in others.
+/// A runtime that polls sockets and the clock on the calling thread, and runs jobs on others.
 fn runtime() -> Result<Runtime, HostError> {
     let runtime = Builder::new_current_thread()
         .enable_all()
@@ -214,7 +213,7 @@ async fn work<M: Machine>(
     let (finished, jobs) = mpsc::unbounded_channel();
     let limits = options.limits.within_files(files_max());
     let connections = Connections::new(inbox, limits, &options);
-    let server = Server {
+    let server = MachineServer {
         machine,
         clock,
         connections,
@@ -235,7 +234,7 @@ async fn work<M: Machine>(
     server.run(sources, closing, stop).await
 }
 
-/// Listens at an address, which may have been used by a server that has just ended.
+/// Listens on an address, also if a server that has just ended used it.
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()?
@@ -247,38 +246,38 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Where inputs come from. What comes from the disk and from jobs is bounded by what the machine has under way.
+/// Sources of inputs. Those from the disk and from jobs are bounded by the machine's work under way.
 struct Sources {
     arrivals: mpsc::Receiver<TcpStream>,
-    messages: mpsc::Receiver<Arrival>,
+    messages: mpsc::Receiver<NetworkInput>,
     durable: mpsc::UnboundedReceiver<Result<Vec<Ticket>, HostError>>,
     jobs: mpsc::UnboundedReceiver<Finished>,
 }
 
-/// Owns the machine. Its loop: wait for anything, drain the inbox up to a bound, give the machine a turn for each input,
-/// then hand the sends over once per connection.
+/// Owns the machine. Its loop: wait for an input, drain the inbox up to a bound, give the machine a turn per input, then hand
+/// over the gathered messages, once per connection.
 ///
-/// Its downside: one machine, one core.
-struct Server<M: Machine> {
+/// Its downside: one machine uses one core.
+struct MachineServer<M: Machine> {
     machine: M,
     clock: ServerClock,
     connections: Connections,
     disk: MachineDisk,
     finished: mpsc::UnboundedSender<Finished>,
-    /// Jobs under way.
+    /// Number of jobs under way.
     jobs: usize,
     /// Reused by every turn.
     out: Vec<Output<M::Reply>>,
-    /// Has it answered the request to close?
+    /// Has the machine replied to the request to close?
     is_closed: bool,
 }
 
-/// The only local request that a server makes: to close.
+/// Ticket of the request to close, the only local request of a server.
 const CLOSING: Ticket = Ticket(u64::MAX);
-/// How long a machine may take to close.
+/// Time limit for a machine to close.
 const CLOSING_MAX: Duration = Duration::from_secs(10);
 
-impl<M: Machine> Server<M> {
+impl<M: Machine> MachineServer<M> {
     async fn run(
         mut self,
         mut sources: Sources,
@@ -303,7 +302,7 @@ impl<M: Machine> Server<M> {
                     self.turn(Input::Request(CLOSING, request));
                 }
                 () = &mut deadline, if is_stopping => {
-                    tracing::error!("gave up closing after {CLOSING_MAX:?}: the machine did not answer");
+                    tracing::error!("the machine did not close within {CLOSING_MAX:?}");
                     return Ok(());
                 }
                 Some(stream) = sources.arrivals.recv() => {
@@ -347,30 +346,30 @@ impl<M: Machine> Server<M> {
         }
     }
 
-    fn arrive(&mut self, arrival: Arrival) {
+    fn arrive(&mut self, arrival: NetworkInput) {
         match arrival {
-            Arrival::Message(from, bytes, held) => {
+            NetworkInput::Message(from, bytes, held) => {
                 if let Some((from, bytes)) = self.connections.admits(from, bytes, held) {
                     self.turn(Input::Message { from, bytes });
                 }
             }
-            Arrival::Own(from, bytes) => self.turn(Input::Message { from, bytes }),
-            Arrival::Drained(from) => {
+            NetworkInput::Own(from, bytes) => self.turn(Input::Message { from, bytes }),
+            NetworkInput::Drained(from) => {
                 while let Some(bytes) = self.connections.next_held(from) {
                     self.turn(Input::Message { from, bytes });
                 }
             }
-            Arrival::Closed(id, reason) => self.connections.ended(id, reason.as_ref()),
-            Arrival::Written(id, reason) => self.connections.written(id, reason.as_ref()),
+            NetworkInput::Closed(id, reason) => self.connections.ended(id, reason.as_ref()),
+            NetworkInput::Written(id, reason) => self.connections.written(id, reason.as_ref()),
         }
     }
 
-    /// May the machine be given messages, which may begin more work?
+    /// May the machine get messages, which may begin more work?
     fn has_room(&self) -> bool {
         self.jobs + self.disk.files.len() < WORK_MAX
     }
 
-    /// Tells the machine what was done beside it.
+    /// Gives the machine the result of work outside of it.
     fn finish(&mut self, finished: Finished) {
         match finished {
             Finished::Job(ticket, Ok(result)) => {
@@ -382,12 +381,13 @@ impl<M: Machine> Server<M> {
                 self.start_files();
                 self.turn(Input::FileDone(ticket, result));
             }
-            // A job that panics is a bug of the machine, and the machine waits for it.
+            // A panic of a job is a bug of the machine: it is propagated, because the machine would wait for the result for
+            // ever.
             Finished::Job(_, Err(panic)) | Finished::File(_, Err(panic)) => resume_unwind(panic),
         }
     }
 
-    /// Begins the tasks on files that wait for no other.
+    /// Starts the file tasks that wait for no other.
     fn start_files(&mut self) {
         while let Some((ticket, task, folder)) = self.disk.start_file() {
             let finished = self.finished.clone();
@@ -398,7 +398,7 @@ impl<M: Machine> Server<M> {
         }
     }
 
-    /// Gives the machine a turn and carries out what it wants; sends are gathered.
+    /// Gives the machine a turn and carries out its outputs; messages are gathered.
     fn turn(&mut self, input: Input<M::Request>) {
         let now = self.clock.now();
         self.machine.turn(now, input, &mut self.out);
@@ -420,7 +420,7 @@ impl<M: Machine> Server<M> {
                     self.jobs += 1;
                     start_job(job, ticket, self.finished.clone());
                 }
-                // A server has no other local callers.
+                // A server has no other local requests.
                 Output::Reply(ticket, _) => self.is_closed |= ticket == CLOSING,
             }
         }

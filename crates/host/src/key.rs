@@ -1,4 +1,4 @@
-//! A key that server and clients share.
+//! The shared key of a server and its clients.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -8,18 +8,19 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of a nonce.
+/// Length of a nonce, in bytes.
 pub(crate) const NONCE_LENGTH: usize = 32;
-/// Bytes of a proof.
+/// Length of a proof, in bytes.
 pub(crate) const PROOF_LENGTH: usize = 32;
-/// Bytes of a key.
+/// Minimum length of a key, in bytes.
 const KEY_LENGTH_MIN: usize = 16;
 const KEY_LENGTH_MAX: usize = 4_096;
 
-/// A key that server and clients share. It is never sent: each side proves that it knows it, by HMAC-SHA-256 (RFC 2104, FIPS
-/// 198-1) over all that both have said before, with a nonce of each. It is not shown either.
+/// A key that a server shares with its clients and other nodes. It is never sent: each side proves that it knows it, by
+/// HMAC-SHA-256 (RFC 2104, FIPS 198-1) over the transcript of both sides, with a nonce of each. Its `Debug` output does not show
+/// it.
 ///
-/// Its downside: what is said after the opening is neither encrypted nor signed.
+/// Its downside: messages after the opening are neither encrypted nor signed.
 #[derive(Clone)]
 pub struct Key(Arc<[u8]>);
 
@@ -29,25 +30,25 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Who proves.
+/// The side that makes a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Proof {
+pub(crate) enum ProofSide {
     Client,
     Server,
 }
 
-impl Proof {
-    /// So that no proof of one side can be sent back as that of the other.
+impl ProofSide {
+    /// A different label for each side, so that a proof cannot be reflected.
     fn label(self) -> &'static [u8] {
         match self {
-            Proof::Client => b"seatrial opening 1, client",
-            Proof::Server => b"seatrial opening 1, server",
+            ProofSide::Client => b"seatrial opening 1, client",
+            ProofSide::Server => b"seatrial opening 1, server",
         }
     }
 }
 
 impl Key {
-    /// The key in a file: its bytes without a line end behind them, 16 to 4,096.
+    /// Reads a key file: its bytes without a trailing line end, 16 to 4,096.
     pub fn read(path: &Path) -> io::Result<Key> {
         use std::io::Read as _;
         let file = std::fs::File::open(path)?;
@@ -62,7 +63,7 @@ impl Key {
         })
     }
 
-    /// [`Key::read`] with the file's name in the error, and a logged warning when other users may read the file.
+    /// [`Key::read`] with the file's name in the error, and a logged warning if other users may read the file.
     pub fn read_and_warn(path: &Path) -> io::Result<Key> {
         let key = Key::read(path).map_err(|error| {
             let text = format!("{}: {error}", path.display());
@@ -76,7 +77,7 @@ impl Key {
         Ok(key)
     }
 
-    /// The key of these bytes; a line end behind them is left out. `None`: it is too short or too long.
+    /// The key of these bytes, without a trailing line end. `None`: it is too short or too long.
     pub fn new(bytes: &[u8]) -> Option<Key> {
         let line = bytes.strip_suffix(b"\n");
         let line = line.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
@@ -85,28 +86,28 @@ impl Key {
         is_allowed.then(|| Key(bytes.into()))
     }
 
-    fn mac(&self, who: Proof, said: &[u8]) -> Option<Hmac<Sha256>> {
-        // A key of any length is allowed.
+    fn mac(&self, who: ProofSide, transcript: &[u8]) -> Option<Hmac<Sha256>> {
+        // HMAC takes keys of any length, so this cannot fail.
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).ok()?;
         mac.update(who.label());
-        mac.update(said);
+        mac.update(transcript);
         Some(mac)
     }
 
     /// The proof of one side.
-    pub(crate) fn prove(&self, who: Proof, said: &[u8]) -> [u8; PROOF_LENGTH] {
-        let mac = self.mac(who, said);
+    pub(crate) fn prove(&self, who: ProofSide, transcript: &[u8]) -> [u8; PROOF_LENGTH] {
+        let mac = self.mac(who, transcript);
         mac.map_or([0; PROOF_LENGTH], |mac| mac.finalize().into_bytes().into())
     }
 
-    /// Is this the proof of one side? Takes the same time whatever is wrong with it.
-    pub(crate) fn proves(&self, who: Proof, said: &[u8], proof: &[u8]) -> bool {
-        let mac = self.mac(who, said);
+    /// Is this the proof of one side? Takes the same time for each wrong proof.
+    pub(crate) fn proves(&self, who: ProofSide, transcript: &[u8], proof: &[u8]) -> bool {
+        let mac = self.mac(who, transcript);
         mac.is_some_and(|mac| mac.verify_slice(proof).is_ok())
     }
 }
 
-/// Random bytes of the system.
+/// Random bytes of the operating system.
 pub(crate) fn nonce() -> io::Result<[u8; NONCE_LENGTH]> {
     let mut nonce = [0; NONCE_LENGTH];
     getrandom::fill(&mut nonce).map_err(|error| io::Error::other(error.to_string()))?;
@@ -143,14 +144,14 @@ mod tests {
         let found = format!("{:x}", mac.finalize().into_bytes());
         assert_eq!(found, expected);
         let key = Key::new(&[0xaa; 20]).unwrap();
-        let proof = key.prove(Proof::Client, b"said");
+        let proof = key.prove(ProofSide::Client, b"said");
         let mut mac = Hmac::<Sha256>::new_from_slice(&[0xaa; 20]).unwrap();
         mac.update(b"seatrial opening 1, clientsaid");
         assert_eq!(proof.as_slice(), mac.finalize().into_bytes().as_slice());
-        assert!(key.proves(Proof::Client, b"said", &proof));
-        assert!(!key.proves(Proof::Server, b"said", &proof));
-        assert!(!key.proves(Proof::Client, b"sais", &proof));
-        assert!(!key.proves(Proof::Client, b"said", &proof[..31]));
+        assert!(key.proves(ProofSide::Client, b"said", &proof));
+        assert!(!key.proves(ProofSide::Server, b"said", &proof));
+        assert!(!key.proves(ProofSide::Client, b"sais", &proof));
+        assert!(!key.proves(ProofSide::Client, b"said", &proof[..31]));
     }
 
     #[test]

@@ -1,17 +1,41 @@
-//! Runs machines in the real world: sockets, files, the clock, threads. The same machine that `seatrial-sim` runs from a
-//! seed is served here to real clients.
+//! Runs machines in the real world: sockets, files, the clock, threads. The machine that `seatrial-sim` runs from a seed is
+//! served here to real clients, without a change to its code.
 //!
-//! | a machine asks for | done by | bounded by |
+//! ```text
+//!  clients ──► ConnectionReader ─┐ inbox, ≤ 4,096 messages      ┌► ConnectionWriter ──► clients
+//!  nodes   ──► (one task each)   ├──────────► MachineServer ────┤► Dialler (one per node) ──► nodes
+//!                                │      one thread: turn, then  │
+//!  LogThread (one per log) ──────┤      carry out the outputs   ├► LogThread: batch, write, sync
+//!  job threads (≤ 4) ────────────┘                              └► job threads: File, Compute
+//! ```
+//!
+//! | output of a machine | carried out by | bounded by |
 //! | --- | --- | --- |
 //! | `Send` to a client | its connection | [`HostLimits`]; a connection that does not read is closed |
 //! | `Send` to a node | its queue and the connection that is dialled for it | [`PeerLimits`]; drops: [`HostMetrics`] |
-//! | `Append`, `TruncateHead` | a thread for each log: batches of one write and one sync | 4,096 appends; then the turn waits |
-//! | `File` | four threads, tasks on one file in order | 1,024 jobs and tasks, then no more messages are taken in |
+//! | `Append`, `TruncateHead` | a thread per log: batches of one write and one sync | 4,096 appends; then the turn waits |
+//! | `File` | four threads, tasks on one file in order | 1,024 jobs and tasks; then no messages are read |
 //! | `Compute` | the same threads | the same |
 //!
-//! [`serve`] runs a server: one machine, its folder on disk, and whoever connects. [`Session`] runs a client's machine over
-//! one connection. Both speak [`wire`], a length of four bytes before each message, and begin with an opening
+//! [`serve`] runs a server: one machine, its folder on disk, and all connections. [`Session`] and [`Link`] run a client's
+//! machine over one connection. Both sides speak [`wire`], a length of four bytes before each message, and begin with an opening
 //! ([`Protocol`], [`Key`]).
+//!
+//! # Reading order
+//!
+//! `drive.rs` (the loop of a server), `disk.rs` (logs), `net.rs` with `receive.rs`, `budget.rs` and `send.rs` (connections and
+//! the memory that they may hold), `opening.rs` and `key.rs` (authentication), `peer.rs` (other nodes), `connection.rs`,
+//! `session.rs` and `link.rs` (clients).
+//!
+//! # What is absent
+//!
+//! - No decision of a protocol: what a message means is the machine's business. The host knows lengths and openings only.
+//! - No lock around a machine: one thread owns it and gives it every turn.
+//! - No memory for bytes that have not arrived: the length that a prefix claims allocates nothing.
+//! - No queue without a bound in bytes or entries, and no silent loss: a dropped message is counted in [`HostMetrics`], a closed
+//!   connection is reported with the reason.
+//! - No acknowledgement before the sync of the log that it depends on; after a failed sync the log is never written again.
+//! - No encryption: a key authenticates both sides of a connection, it does not hide or sign what follows.
 
 mod budget;
 mod clock;

@@ -1,38 +1,38 @@
-//! The bounds of a server.
+//! Bounds of a server's connections.
 
 use std::time::Duration;
 
-/// What the connections of a server may cost it. Bytes are counted where they are held: half messages by what has arrived
-/// of them, whatever length their prefix claims, and what waits to be sent until the system has taken it. At a bound the
-/// server first reads more slowly; then it closes the connection that has done nothing for longest, and says so.
+/// Bounds of the memory and number of a server's connections. Bytes are counted where they are held: incomplete messages by the
+/// bytes that have arrived, whatever length their prefix claims; queued messages until the kernel has taken them. At a bound the
+/// server first reads more slowly; then it closes the connection that has been idle for longest, with a notice.
 ///
-/// The sum of `stranger_bytes_max`, `receive_bytes_max`, `send_bytes_max` and one longest message is what all clients
-/// together can make the connections hold. What the machine holds is bounded by the machine.
+/// All clients together can make the connections hold at most the sum of `unadmitted_bytes_max`, `receive_bytes_max`,
+/// `send_bytes_max` and one message of maximum length. The machine bounds its own memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostLimits {
-    /// Connections. One more is refused, unless a connection without a session can make room.
+    /// Connections. A further one is refused, unless a connection without a session can be closed for it.
     pub connections_max: usize,
-    /// Connections without a session; the oldest makes room for one more.
-    pub strangers_max: usize,
-    /// Longest message of a connection without a session.
-    pub stranger_length_max: usize,
-    /// Bytes that connections without a session have sent and that are not processed yet.
-    pub stranger_bytes_max: usize,
-    /// A connection without a session is closed after this long.
-    pub stranger_patience: Duration,
-    /// Bytes that all other connections have sent and that are not processed yet. One message of any length may pass it.
+    /// Connections without a session; the oldest is closed for a further one.
+    pub unadmitted_max: usize,
+    /// Maximum length of a message of a connection without a session.
+    pub unadmitted_length_max: usize,
+    /// Bytes received from connections without a session and not processed yet.
+    pub unadmitted_bytes_max: usize,
+    /// A connection without a session is closed after this time.
+    pub unadmitted_timeout: Duration,
+    /// Bytes received from all other connections and not processed yet. A single message of any length may exceed it.
     pub receive_bytes_max: usize,
-    /// A connection of whose half message nothing has come for this long is closed.
+    /// A connection whose incomplete message has not grown for this long is closed.
     pub receive_patience: Duration,
-    /// A half message may take `receive_patience` and the time that its length takes at this rate, in bytes per second.
+    /// Time limit of an incomplete message: `receive_patience` plus its length at this rate, in bytes per second.
     pub receive_rate_min: usize,
-    /// Bytes that wait to be sent to all connections. The connection that has not read for longest is closed.
+    /// Bytes queued for all connections. The connection that has not read for longest is closed.
     pub send_bytes_max: usize,
-    /// Bytes that wait to be sent to one connection, one message of any length aside; with more it is closed.
+    /// Bytes queued for one connection, except for a single message of any length; with more it is closed.
     pub connection_send_bytes_max: usize,
-    /// With more than this waiting to be sent to a connection, nothing more is read from it.
+    /// With more bytes queued for a connection than this, it is not read.
     pub connection_send_bytes_pause: usize,
-    /// A connection that reads nothing of what waits for it for this long is closed.
+    /// A connection that does not read its queue for this long is closed.
     pub send_patience: Duration,
 }
 
@@ -40,10 +40,10 @@ impl Default for HostLimits {
     fn default() -> HostLimits {
         HostLimits {
             connections_max: 4_096,
-            strangers_max: 1_024,
-            stranger_length_max: 64 << 10,
-            stranger_bytes_max: 8 << 20,
-            stranger_patience: Duration::from_secs(10),
+            unadmitted_max: 1_024,
+            unadmitted_length_max: 64 << 10,
+            unadmitted_bytes_max: 8 << 20,
+            unadmitted_timeout: Duration::from_secs(10),
             receive_bytes_max: 32 << 20,
             receive_patience: Duration::from_secs(10),
             receive_rate_min: 16 << 10,
@@ -59,10 +59,10 @@ impl Default for HostLimits {
 const OTHER_FILES: usize = 512;
 
 impl HostLimits {
-    /// The usual bounds, with those of bytes in proportion to `memory` bytes, of which connections hold about half.
+    /// The default bounds, with those of bytes in proportion to `memory` bytes, of which connections hold about half.
     pub fn within(memory: usize) -> HostLimits {
         HostLimits {
-            stranger_bytes_max: memory / 32,
+            unadmitted_bytes_max: memory / 32,
             receive_bytes_max: memory / 8,
             send_bytes_max: memory / 4,
             connection_send_bytes_max: memory / 8,
@@ -71,8 +71,7 @@ impl HostLimits {
         }
     }
 
-    /// The same for a process that may have `files_max` files open at a time: connections never take the files that the
-    /// machine needs.
+    /// The same for a process with at most `files_max` open files: connections never take the files that the machine needs.
     pub(crate) fn within_files(self, files_max: usize) -> HostLimits {
         let most = files_max
             .saturating_sub(OTHER_FILES)
@@ -81,13 +80,13 @@ impl HostLimits {
         let connections_max = self.connections_max.min(most);
         HostLimits {
             connections_max,
-            strangers_max: self.strangers_max.min(connections_max.div_ceil(2)),
+            unadmitted_max: self.unadmitted_max.min(connections_max.div_ceil(2)),
             ..self
         }
     }
 }
 
-/// Files that this process may have open, after asking the system for as many as it allows.
+/// Maximum number of open files of this process, after raising its soft limit to the hard limit.
 pub(crate) fn files_max() -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -116,9 +115,9 @@ mod tests {
         let limits = HostLimits::default();
         assert_eq!(limits.within_files(usize::MAX), limits);
         let few = limits.within_files(1_024);
-        assert_eq!((few.connections_max, few.strangers_max), (512, 256));
+        assert_eq!((few.connections_max, few.unadmitted_max), (512, 256));
         let fewest = limits.within_files(1);
-        assert_eq!((fewest.connections_max, fewest.strangers_max), (1, 1));
+        assert_eq!((fewest.connections_max, fewest.unadmitted_max), (1, 1));
         assert!(files_max() > 8);
     }
 }

@@ -1,33 +1,32 @@
-//! A client's machine over a connection that comes back.
+//! A client's machine over a connection that is reopened when it is lost.
 
-use crate::connection::{ConnectOptions, Connection, Event};
-use seatrial_machine::{Conversation, Input, NodeId, Output, Peer, Ticket, Time};
+use crate::connection::{ConnectOptions, ConnectionEvent, DialledConnection};
+use seatrial_machine::{ClientDriver, Input, NodeId, Output, Peer, Ticket, Time};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// What a link needs to know.
+/// Options of a link.
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
-    /// Who is at the other end.
+    /// The server's endpoint.
     pub server: NodeId,
-    /// How to connect.
+    /// Options of the connection.
     pub connect: ConnectOptions,
-    /// A lost connection is tried again after this long; never, if nothing.
+    /// Interval between attempts to reopen a lost connection; `None`: it is not reopened.
     pub reconnect_interval: Option<Duration>,
 }
 
-/// One machine and a connection that comes back, for a caller with many requests under way. There is no task and no lock
-/// behind it: whoever awaits [`Link::next`] does the work. Replies wait here until they are asked for, at most as many as
-/// requests were submitted.
+/// One machine and a reconnecting connection, for a caller with many requests under way. It has no task and no lock: the caller
+/// that awaits [`Link::next`] does the work. Replies are queued here until they are taken, at most one per request.
 ///
-/// Its downside: while nobody awaits, nobody reads.
+/// Its downside: while no caller awaits, nothing is read.
 pub struct Link<M: Peer> {
     machine: M,
     address: SocketAddr,
     options: LinkOptions,
-    connection: Option<Connection>,
+    connection: Option<DialledConnection>,
     began: Instant,
     tickets: u64,
     out: Vec<Output<M::Reply>>,
@@ -35,7 +34,7 @@ pub struct Link<M: Peer> {
 }
 
 impl<M: Peer> Link<M> {
-    /// Connects `machine` to a server. The first time it has to be there.
+    /// Connects `machine` to a server. The first attempt must succeed.
     pub async fn connect(
         address: SocketAddr,
         machine: M,
@@ -56,7 +55,7 @@ impl<M: Peer> Link<M> {
         Ok(link)
     }
 
-    /// Is the connection there, as far as anybody has noticed?
+    /// Is the connection open, according to its last read or write?
     pub fn is_connected(&self) -> bool {
         self.connection.is_some()
     }
@@ -66,7 +65,7 @@ impl<M: Peer> Link<M> {
         &self.machine
     }
 
-    /// Hands a request over; its reply carries the ticket.
+    /// Submits a request; its reply carries the returned ticket.
     pub fn submit(&mut self, request: M::Request) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
@@ -74,8 +73,7 @@ impl<M: Peer> Link<M> {
         ticket
     }
 
-    /// The next reply; nothing when the connection is gone for good and the machine has no answer left. Loses nothing when
-    /// it is dropped before it is done.
+    /// The next reply; `None` when the connection is lost for good and the machine has no reply left. Cancel safe.
     pub async fn next(&mut self) -> Option<(Ticket, M::Reply)> {
         loop {
             if let Some(reply) = self.replies.pop_front() {
@@ -85,12 +83,12 @@ impl<M: Peer> Link<M> {
                 return self.replies.pop_front();
             }
             match self.next_event().await {
-                Event::Message(bytes) => {
+                ConnectionEvent::Message(bytes) => {
                     let from = self.options.server;
                     self.turn(Input::Message { from, bytes });
                 }
-                Event::Wake => self.turn(Input::Wake),
-                Event::Lost => {
+                ConnectionEvent::Wake => self.turn(Input::Wake),
+                ConnectionEvent::Lost => {
                     self.connection = None;
                     self.machine.connection_closed(&mut self.out);
                     self.gather();
@@ -99,7 +97,7 @@ impl<M: Peer> Link<M> {
         }
     }
 
-    /// Writes what was to be sent and is not yet.
+    /// Writes all queued messages.
     pub async fn flush(&mut self) -> io::Result<()> {
         if let Some(connection) = &mut self.connection {
             connection.flush().await?;
@@ -107,13 +105,13 @@ impl<M: Peer> Link<M> {
         Ok(())
     }
 
-    /// Opens a connection. Borrows nothing that other threads may not see while it waits, so that a link can be a task.
-    fn open(&self) -> impl Future<Output = io::Result<Connection>> + use<M> {
+    /// Opens a connection. The future borrows nothing of the machine, so a link can be moved to another thread while it waits.
+    fn open(&self) -> impl Future<Output = io::Result<DialledConnection>> + use<M> {
         let (address, options) = (self.address, self.options.connect.clone());
-        async move { Connection::open(address, &options).await }
+        async move { DialledConnection::open(address, &options).await }
     }
 
-    /// Tries again until it works, or the machine has something to say meanwhile. False: it is not to be tried, and the
+    /// Tries to reconnect until it succeeds, or the machine has a reply meanwhile. False: reconnecting is disabled, and the
     /// machine waits for nothing.
     async fn reconnect(&mut self) -> bool {
         let Some(interval) = self.options.reconnect_interval else {
@@ -152,25 +150,27 @@ impl<M: Peer> Link<M> {
         self.gather();
     }
 
-    /// Takes the outputs of a turn. Jobs are run at once: a client has nothing better to do.
+    /// Carries out the outputs of a turn. Jobs run at once, on the caller's thread.
     fn gather(&mut self) {
         let mut computed = Vec::new();
         for output in self.out.drain(..) {
             match output {
                 Output::Send { message, .. } => {
-                    // Without a connection it is lost; the machine sends it again.
+                    // Without a connection the message is lost; the machine sends it again.
                     if let Some(connection) = &mut self.connection {
                         connection.push(&message);
                     }
                 }
                 Output::Reply(ticket, reply) => self.replies.push_back((ticket, reply)),
                 Output::Compute(job, ticket) => computed.push((ticket, job.run())),
-                // Only servers have connections to bound.
+                // Only servers bound their connections.
                 Output::Admit(_) | Output::Close(_) | Output::Address { .. } => {}
                 Output::Append { log, .. } | Output::TruncateHead { log, .. } => {
-                    panic!("a client uses log {log}")
+                    panic!("a client has no log, its machine appends to {log}")
                 }
-                Output::File(task, _) => panic!("a client uses file {}", task.file()),
+                Output::File(task, _) => {
+                    panic!("a client has no files, its machine uses {}", task.file())
+                }
             }
         }
         for (ticket, result) in computed {
@@ -179,23 +179,23 @@ impl<M: Peer> Link<M> {
     }
 
     /// Waits for a message or for the machine's next wake-up, and writes meanwhile.
-    async fn next_event(&mut self) -> Event {
+    async fn next_event(&mut self) -> ConnectionEvent {
         let patience = self.machine.wake_at().map(|wake| wake.since(self.now()));
         match &mut self.connection {
             Some(connection) => connection.next_event(patience).await,
-            None => Event::Wake,
+            None => ConnectionEvent::Wake,
         }
     }
 }
 
-/// A [`Link`] for callers that block: it owns a runtime of one thread, the caller's.
+/// A [`Link`] for blocking callers: it owns a runtime on the caller's thread.
 pub struct BlockingLink<M: Peer> {
     runtime: tokio::runtime::Runtime,
     link: Link<M>,
 }
 
 impl<M: Peer> BlockingLink<M> {
-    /// Connects `machine` to a server. The first time it has to be there.
+    /// Connects `machine` to a server. The first attempt must succeed.
     pub fn connect(
         address: SocketAddr,
         machine: M,
@@ -213,18 +213,18 @@ impl<M: Peer> BlockingLink<M> {
     }
 }
 
-/// How long a link that is dropped tries to send what is left.
+/// Time for which a dropped link tries to write its queue.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
 
 impl<M: Peer> Drop for BlockingLink<M> {
     fn drop(&mut self) {
         let link = &mut self.link;
         let farewell = async { tokio::time::timeout(FAREWELL_MAX, link.flush()).await };
-        let _ = self.runtime.block_on(farewell); // the server finds out by itself
+        let _ = self.runtime.block_on(farewell); // without it the server notices the end by itself
     }
 }
 
-impl<M: Peer> Conversation<M> for BlockingLink<M> {
+impl<M: Peer> ClientDriver<M> for BlockingLink<M> {
     fn submit(&mut self, request: M::Request) -> Ticket {
         self.link.submit(request)
     }

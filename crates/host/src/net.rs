@@ -6,8 +6,8 @@ use crate::limits::HostLimits;
 use crate::notice::Notices;
 use crate::opening;
 use crate::peer::{self, Peers};
-use crate::receive::{Answers, Held, Peer, Reader, Receiving};
-use crate::send::{Unsent, Writer};
+use crate::receive::{ConnectionReader, ConnectionState, HeldMemory, OpeningReplies, Receiving};
+use crate::send::{ConnectionWriter, Unsent};
 use crate::wire;
 use seatrial_machine::NodeId;
 use std::collections::{BTreeMap, VecDeque};
@@ -25,74 +25,74 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-/// Messages that wait for the machine; connections are not read meanwhile.
+/// Maximum number of messages in the inbox; connections are not read while it is full.
 pub(crate) const INBOX_MAX: usize = 4_096;
-/// Short messages are gathered up to about this length, longer ones are written as they are.
+/// Short messages are gathered into chunks of about this length; longer ones are written without a copy.
 const CHUNK_LENGTH: usize = 64 << 10;
-/// How long what waits for a connection is still written after it was closed.
+/// Time for which the queue of a closed connection is still written.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// Connections at a time that are told that there is no place for them, each for at most this long; others are closed at once.
+/// Maximum number of connections that get a refusal because the server is full; further ones are closed at once.
 const REFUSED_MAX: usize = 64;
 const REFUSED_TIME: Duration = Duration::from_secs(1);
 
-/// What comes from the network.
-pub(crate) enum Arrival {
-    /// One message, and what it holds.
-    Message(NodeId, Vec<u8>, Held),
+/// An input of the network.
+pub(crate) enum NetworkInput {
+    /// One message, and the memory that it holds.
+    Message(NodeId, Vec<u8>, HeldMemory),
     /// One message of this node to itself.
     Own(NodeId, Vec<u8>),
-    /// Nothing more will come, for this reason if it is not the usual one.
+    /// The reader ended, with the error if it is unusual.
     Closed(NodeId, Option<io::Error>),
-    /// It has read so much of what waited for it that it may go on.
+    /// It has read enough of its queue to be processed again.
     Drained(NodeId),
-    /// Nothing more will be written, for this reason if it is not the usual one.
+    /// The writer ended, with the error if it is unusual.
     Written(NodeId, Option<io::Error>),
 }
 
-/// All connections: each is an endpoint with a fresh number.
+/// All connections; each is an endpoint with a new number.
 ///
-/// It owns their writing ends. Sends are gathered while the machine works through a batch, then handed over once per
-/// connection ([`Connections::flush`]). The bounds of what waits are in bytes ([`HostLimits`]), so the channels need none.
+/// It owns their writing halves. Messages are gathered while the machine works through a batch, then handed over once per
+/// connection ([`Connections::flush`]). Queues are bounded in bytes ([`HostLimits`]), so the channels need no bound.
 ///
-/// Cost: a send is a look-up and a copy. At the bound of all bytes that wait, each send costs one pass over the
-/// connections, to find the one that has not read for longest.
+/// Cost: a send is a look-up and a copy. At the bound of all queued bytes each send costs one pass over the connections, to find
+/// the one that has not read for longest.
 pub(crate) struct Connections {
-    open: BTreeMap<NodeId, Connection>,
-    /// Closed ones to which something is still written.
-    draining: BTreeMap<NodeId, Connection>,
-    /// Those without a session, in the order in which they came.
-    strangers: BTreeMap<u64, NodeId>,
+    open: BTreeMap<NodeId, AcceptedConnection>,
+    /// Closed connections whose queue is still written.
+    draining: BTreeMap<NodeId, AcceptedConnection>,
+    /// Connections without a session, oldest first.
+    unadmitted: BTreeMap<u64, NodeId>,
     accepted: u64,
     receiving: Receiving,
     limits: HostLimits,
-    /// Places for connections that are told why there is no place for them.
+    /// Places for connections that get a refusal.
     refused: Arc<Semaphore>,
-    /// Bytes that wait to be sent to all of them.
+    /// Bytes queued for all connections.
     unsent: Arc<AtomicUsize>,
-    /// Connections with something gathered.
+    /// Connections with gathered messages.
     touched: Vec<NodeId>,
     notices: Notices,
     /// The other nodes of the system, which this one dials.
     peers: Peers,
 }
 
-struct Connection {
-    /// Its place among the strangers, if it is one.
-    stranger: Option<u64>,
-    /// The node that has dialled, if it is one.
+struct AcceptedConnection {
+    /// Its key in `unadmitted`, while it has no session.
+    unadmitted: Option<u64>,
+    /// The node that dialled it, if it is one.
     peer: Option<NodeId>,
     gathered: Vec<u8>,
     unsent: Arc<Unsent>,
-    /// Messages that came while too much waited to be sent to it; their places in the inbox bound them.
-    held: VecDeque<(Vec<u8>, Held)>,
+    /// Messages that arrived while too much was queued for it; its inbox places bound them.
+    held: VecDeque<(Vec<u8>, HeldMemory)>,
     reader: AbortHandle,
     writer: AbortHandle,
 }
 
 impl Connections {
     pub(crate) fn new(
-        inbox: mpsc::Sender<Arrival>,
+        inbox: mpsc::Sender<NetworkInput>,
         limits: HostLimits,
         options: &ListenOptions,
     ) -> Connections {
@@ -106,7 +106,7 @@ impl Connections {
         Connections {
             open: BTreeMap::new(),
             draining: BTreeMap::new(),
-            strangers: BTreeMap::new(),
+            unadmitted: BTreeMap::new(),
             accepted: 0,
             receiving: Receiving::new(inbox, limits, length_max, protocol, key),
             refused: Arc::new(Semaphore::new(REFUSED_MAX)),
@@ -118,37 +118,37 @@ impl Connections {
         }
     }
 
-    /// Takes in a connection that was accepted.
+    /// Takes in an accepted connection.
     pub(crate) fn accept(&mut self, stream: TcpStream) {
         if !self.has_place() {
             self.refuse(stream);
             return;
         }
-        let _ = stream.set_nodelay(true); // slower without, not wrong
+        let _ = stream.set_nodelay(true); // only a matter of latency
         let id = NodeId::client((self.accepted % (1 << 31)) as u32);
         if self.open.contains_key(&id) || self.draining.contains_key(&id) {
-            return; // one that has been there for 2^31 others
+            return; // a connection that has outlived 2^31 others has this number
         }
         self.accepted += 1;
         let order = self.accepted;
-        self.strangers.insert(order, id);
+        self.unadmitted.insert(order, id);
         let (reading, writing) = stream.into_split();
-        let peer = Arc::new(Peer::default());
+        let peer = Arc::new(ConnectionState::default());
         let pause = self.limits.connection_send_bytes_pause;
         let unsent = Arc::new(Unsent::new(Arc::clone(&peer), &self.unsent, pause));
-        let writer = Writer {
+        let writer = ConnectionWriter {
             stream: writing,
             id,
             unsent: Arc::clone(&unsent),
             patience: self.limits.send_patience,
             inbox: self.receiving.inbox.clone(),
         };
-        let answers = Answers {
+        let answers = OpeningReplies {
             unsent: Arc::clone(&unsent),
         };
-        let reader = Reader::new(reading, id, peer, self.receiving.clone(), answers);
-        let connection = Connection {
-            stranger: Some(order),
+        let reader = ConnectionReader::new(reading, id, peer, self.receiving.clone(), answers);
+        let connection = AcceptedConnection {
+            unadmitted: Some(order),
             peer: None,
             gathered: Vec::new(),
             unsent,
@@ -159,16 +159,16 @@ impl Connections {
         self.open.insert(id, connection);
     }
 
-    /// Is there a place for one more? The connection that has been without a session for longest makes room.
+    /// Is there a place for one more connection? The oldest connection without a session is closed for it.
     fn has_place(&mut self) -> bool {
         let most = self.limits.connections_max;
         let is_full = self.open.len() + self.draining.len() >= most;
-        if is_full || self.strangers.len() >= self.limits.strangers_max {
-            let Some((_, id)) = self.strangers.first_key_value() else {
+        if is_full || self.unadmitted.len() >= self.limits.unadmitted_max {
+            let Some((_, id)) = self.unadmitted.first_key_value() else {
                 return false;
             };
             let id = *id;
-            let text = "it has no session, and others want its place";
+            let text = "it has no session, and its place is needed";
             self.notices
                 .say("displaced", format_args!("{id} was disconnected: {text}"));
             self.reset(id);
@@ -176,7 +176,7 @@ impl Connections {
         true
     }
 
-    /// All places are taken by connections that have a session.
+    /// Refuses a connection: all places are taken by connections with a session.
     fn refuse(&mut self, stream: TcpStream) {
         let from = stream.peer_addr().map(|it| it.to_string());
         let from = from.unwrap_or_else(|_| "an unknown address".to_owned());
@@ -188,30 +188,30 @@ impl Connections {
         };
         let message = opening::full(self.receiving.protocol, most);
         tokio::spawn(async move {
-            let _ = tokio::time::timeout(REFUSED_TIME, tell_and_end(stream, &message)).await;
+            let _ = tokio::time::timeout(REFUSED_TIME, send_and_end(stream, &message)).await;
             drop(place);
         });
     }
 
-    /// A connection has a session.
+    /// Marks that a connection has a session.
     pub(crate) fn admit(&mut self, id: NodeId) {
         if let Some(connection) = self.open.get_mut(&id)
-            && let Some(order) = connection.stranger.take()
+            && let Some(order) = connection.unadmitted.take()
         {
-            self.strangers.remove(&order);
+            self.unadmitted.remove(&order);
             let peer = &connection.unsent.peer;
             peer.is_admitted.store(true, Ordering::Relaxed);
             peer.changed.notify_one();
         }
     }
 
-    /// Is a message of this connection to be processed now, and who sent it? Otherwise it was a greeting of another node, or
-    /// is kept until the answers were read.
+    /// Decides whether a message is processed now; returns its sender. Otherwise it was a greeting of another node, or is held
+    /// until the connection has read its replies.
     pub(crate) fn admits(
         &mut self,
         id: NodeId,
         message: Vec<u8>,
-        held: Held,
+        held: HeldMemory,
     ) -> Option<(NodeId, Vec<u8>)> {
         let Some(connection) = self.open.get_mut(&id) else {
             return Some((id, message));
@@ -220,7 +220,7 @@ impl Connections {
             self.peers.metrics.count_peer(node, |it| it.received += 1);
             return Some((node, message));
         }
-        let is_new = connection.stranger.is_some() && self.peers.are_there();
+        let is_new = connection.unadmitted.is_some() && self.peers.are_there();
         if is_new && peer::is_greeting(&message) {
             self.greeted(id, &message);
             return None;
@@ -232,7 +232,7 @@ impl Connections {
         None
     }
 
-    /// A connection says that it is another node's.
+    /// Handles the greeting of another node.
     fn greeted(&mut self, id: NodeId, message: &[u8]) {
         let (node, answer) = match self.peers.greeted(message) {
             Ok(greeted) => greeted,
@@ -243,7 +243,7 @@ impl Connections {
                 return;
             }
         };
-        // Whoever dials again has given the earlier connection up.
+        // A node that dials again has abandoned its earlier connection.
         let earlier = self.open.iter().find(|(_, it)| it.peer == Some(node));
         if let Some(earlier) = earlier.map(|(earlier, _)| *earlier) {
             self.reset(earlier);
@@ -255,7 +255,7 @@ impl Connections {
         self.send(id, answer);
     }
 
-    /// From now on a node is at this address, or no node of the system.
+    /// Sets the address of a node; `None`: it does not belong to the system any more.
     pub(crate) fn set_address(&mut self, node: NodeId, address: Option<SocketAddr>) {
         self.peers.set_address(node, address);
         if address.is_none()
@@ -265,15 +265,15 @@ impl Connections {
         }
     }
 
-    /// A message of this node to itself.
+    /// Queues a message of this node to itself.
     fn send_own(&self, node: NodeId, message: Vec<u8>) {
-        let own = Arrival::Own(node, message);
+        let own = NetworkInput::Own(node, message);
         if self.receiving.inbox.try_send(own).is_err() {
             self.peers.metrics.count(|it| it.own_dropped += 1);
         }
     }
 
-    /// The next message that was kept, if it is to be processed now.
+    /// The next held message, if it may be processed now.
     pub(crate) fn next_held(&mut self, id: NodeId) -> Option<Vec<u8>> {
         let connection = self.open.get_mut(&id)?;
         if connection.unsent.is_paused() {
@@ -282,7 +282,7 @@ impl Connections {
         connection.held.pop_front().map(|(message, _)| message)
     }
 
-    /// What the reader or the writer of a connection reports.
+    /// Handles the end of a connection's reader or writer.
     pub(crate) fn ended(&mut self, id: NodeId, reason: Option<&io::Error>) {
         let Some(error) = reason else {
             tracing::debug!("connection of {id} ended");
@@ -290,11 +290,11 @@ impl Connections {
             return;
         };
         tracing::debug!("connection of {id} ended: {error}");
-        // The usual ways in which connections break are no news.
+        // The usual errors of broken connections are not reported.
         if error.kind() == ConnectionRefused && self.is_open(id) {
             let text = format_args!("{id} was refused: {error}");
             self.notices.say("refused", text);
-            self.close(id); // with the answer that says so
+            self.close(id); // its queue has the refusal
             return;
         }
         if matches!(error.kind(), InvalidData | OutOfMemory | TimedOut) && self.is_open(id) {
@@ -308,7 +308,7 @@ impl Connections {
         self.open.contains_key(&id)
     }
 
-    /// Ends a connection; what waits for it is still written if it can be soon.
+    /// Closes a connection; its queue is still written for a while.
     pub(crate) fn close(&mut self, id: NodeId) {
         let Some(mut connection) = self.remove(id) else {
             return;
@@ -327,7 +327,7 @@ impl Connections {
         });
     }
 
-    /// Ends a connection at once, whatever waits for it.
+    /// Closes a connection and drops its queue.
     fn reset(&mut self, id: NodeId) {
         let open = self.remove(id);
         for connection in open.into_iter().chain(self.draining.remove(&id)) {
@@ -337,23 +337,23 @@ impl Connections {
         }
     }
 
-    fn remove(&mut self, id: NodeId) -> Option<Connection> {
+    fn remove(&mut self, id: NodeId) -> Option<AcceptedConnection> {
         let connection = self.open.remove(&id)?;
-        if let Some(order) = connection.stranger {
-            self.strangers.remove(&order);
+        if let Some(order) = connection.unadmitted {
+            self.unadmitted.remove(&order);
         }
         Some(connection)
     }
 
-    /// The writer of a connection is done.
+    /// Handles the end of a connection's writer.
     pub(crate) fn written(&mut self, id: NodeId, reason: Option<&io::Error>) {
         if self.draining.remove(&id).is_none() {
             self.ended(id, reason);
         }
     }
 
-    /// Gathers a message for a client, or queues it for another node; dropped and counted when there is none. Closes
-    /// connections that do not read what they asked for when more waits than the bounds allow.
+    /// Gathers a message for a client, or queues it for another node; it is dropped and counted if there is no such endpoint.
+    /// Closes connections that do not read, while more bytes are queued than the bounds permit.
     pub(crate) fn send(&mut self, to: NodeId, message: Vec<u8>) {
         if !to.is_client() {
             match self.peers.own() {
@@ -374,7 +374,7 @@ impl Connections {
         }
         while self.unsent.load(Ordering::Relaxed) + length > self.limits.send_bytes_max {
             let Some(slowest) = self.slowest() else {
-                break; // one message of any length
+                break; // a single message may have any length
             };
             self.reset_deaf(slowest);
         }
@@ -387,7 +387,7 @@ impl Connections {
         }
     }
 
-    /// The connection that has not read for longest, of those for which something waits.
+    /// The connection with queued bytes that has not read for longest.
     fn slowest(&self) -> Option<NodeId> {
         let all = self.draining.iter().chain(&self.open);
         let waiting = all.filter(|(_, it)| it.unsent.bytes() > 0);
@@ -396,12 +396,12 @@ impl Connections {
     }
 
     fn reset_deaf(&mut self, id: NodeId) {
-        let text = format_args!("{id} was disconnected: it does not read what it asked for");
+        let text = format_args!("{id} was disconnected: it does not read its replies");
         self.notices.say("deaf", text);
         self.reset(id);
     }
 
-    /// Hands over what was gathered.
+    /// Hands gathered messages over to their writers.
     pub(crate) fn flush(&mut self) {
         for id in self.touched.drain(..) {
             if let Some(connection) = self.open.get_mut(&id) {
@@ -411,8 +411,8 @@ impl Connections {
     }
 }
 
-impl Connection {
-    /// Puts a message behind those that were gathered; a long one is not copied.
+impl AcceptedConnection {
+    /// Gathers a message; a long one is not copied.
     fn gather(&mut self, message: Vec<u8>) {
         if message.len() < CHUNK_LENGTH {
             wire::write(&mut self.gathered, &message);
@@ -426,7 +426,7 @@ impl Connection {
         }
     }
 
-    /// Gives what was gathered to the writer.
+    /// Hands the gathered messages over to the writer.
     fn hand_over(&mut self) {
         let bytes = std::mem::take(&mut self.gathered);
         if !bytes.is_empty() {
@@ -435,8 +435,9 @@ impl Connection {
     }
 }
 
-/// Sends a last message. What the other side has said is read until it ends, or the system would drop the message.
-async fn tell_and_end(mut stream: TcpStream, message: &[u8]) -> io::Result<()> {
+/// Sends a last message, then reads until the peer closes: closing with unread bytes would make the kernel reset the connection
+/// and drop the message.
+async fn send_and_end(mut stream: TcpStream, message: &[u8]) -> io::Result<()> {
     let mut bytes = Vec::new();
     wire::write(&mut bytes, message);
     stream.write_all(&bytes).await?;
@@ -445,7 +446,7 @@ async fn tell_and_end(mut stream: TcpStream, message: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Listens until the socket fails.
+/// Accepts connections until the socket fails.
 pub(crate) async fn listen(listener: TcpListener, accepted: mpsc::Sender<TcpStream>) {
     let mut notices = Notices::default();
     loop {
@@ -455,7 +456,7 @@ pub(crate) async fn listen(listener: TcpListener, accepted: mpsc::Sender<TcpStre
                     return;
                 }
             }
-            // Too many open files, or the other side gave up: neither ends the server.
+            // Out of file descriptors, or the peer is gone: neither ends the server.
             Err(error) => {
                 notices.say(
                     "accept",

@@ -1,27 +1,27 @@
-//! Warnings of a server about its clients, at a bounded rate.
+//! Warnings of a server about its connections, at a bounded rate.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// One line of a kind at most this often; the next says how many were left out.
+/// Interval between two warnings of a kind; the second one says how many were omitted.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Logs warnings about connections, at most one per second of each kind, so that an attack does not fill the log. The text may
+/// Logs warnings about connections, at most one per second of each kind, so that an attack cannot fill the log. The text may
 /// quote bytes of a client: the subscriber escapes control characters.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
-    kinds: BTreeMap<&'static str, Kind>,
+    kinds: BTreeMap<&'static str, NoticeKind>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Kind {
+struct NoticeKind {
     said: Instant,
     left_out: u64,
 }
 
 impl Notices {
-    /// Logs the warning, or counts it.
+    /// Logs a warning, or counts it as omitted.
     pub(crate) fn say(&mut self, kind: &'static str, text: fmt::Arguments<'_>) {
         self.say_at(Instant::now(), kind, text, |text| tracing::warn!("{text}"));
     }
@@ -41,7 +41,7 @@ impl Notices {
             Some(known) => known.left_out,
             None => 0,
         };
-        let said = Kind {
+        let said = NoticeKind {
             said: now,
             left_out: 0,
         };

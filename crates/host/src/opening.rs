@@ -1,19 +1,20 @@
-//! How a connection begins: both sides say which protocol they speak, and prove that they know a key if there is one. Byte
-//! map in `docs/formats/opening.md`.
+//! The opening of a connection: both sides name their protocol, and prove that they know the key if there is one. Byte map in
+//! `docs/formats/opening.md`.
 //!
-//! Nothing here touches a socket: [`ClientOpening`] and [`ServerOpening`] take what came and say what to send.
+//! Nothing here touches a socket: [`ClientOpening`] and [`ServerOpening`] take the received messages and return the ones to
+//! send.
 
-use crate::key::{Key, NONCE_LENGTH, PROOF_LENGTH, Proof};
+use crate::key::{Key, NONCE_LENGTH, PROOF_LENGTH, ProofSide};
 use std::fmt;
 
-/// What a server serves.
+/// The protocol of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Protocol {
     /// Its name, at most 12 bytes.
     pub name: &'static str,
     /// Its version.
     pub version: u8,
-    /// What a client is answered whose first message is no opening: one of a version before there were openings.
+    /// The reply to a client whose first message is not an opening: a client of a version before there were openings.
     pub refuse_old: fn(&[u8]) -> Option<Vec<u8>>,
 }
 
@@ -29,26 +30,26 @@ const MAGIC: &[u8; 8] = b"seatrial";
 /// The version of the opening.
 const VERSION: u8 = 1;
 const NAME_LENGTH: usize = 12;
-/// Bytes that every message of an opening starts with.
+/// Length of the header of every opening message, in bytes.
 const HEADER_LENGTH: usize = 24;
-/// The longest message of an opening.
+/// Maximum length of an opening message.
 pub(crate) const LENGTH_MAX: usize = HEADER_LENGTH + TEXT_LENGTH_MAX;
-/// Bytes of the words of a refusal.
+/// Maximum length of a refusal's text, in bytes.
 const TEXT_LENGTH_MAX: usize = 256;
 
-/// What a message of an opening is. From 16 on it is why the server refuses.
+/// Type of an opening message. Codes from 16 on are refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Code {
-    /// Client: asks to be let in, and has no key.
+enum OpeningCode {
+    /// Client: open a connection without a key.
     Open = 1,
-    /// The same with a key.
+    /// Client: open a connection with a key.
     OpenWithKey = 2,
-    /// Server: come in.
+    /// Server: the connection is open.
     Welcome = 3,
-    /// Server: prove that you know the key.
+    /// Server: a challenge; prove that you know the key.
     Challenge = 4,
-    /// Either: the proof.
+    /// Either side: the proof.
     Proof = 5,
     WrongVersion = 16,
     WrongProtocol = 17,
@@ -57,57 +58,59 @@ enum Code {
     Full = 20,
 }
 
-impl Code {
-    const ALL: [Code; 10] = [
-        Code::Open,
-        Code::OpenWithKey,
-        Code::Welcome,
-        Code::Challenge,
-        Code::Proof,
-        Code::WrongVersion,
-        Code::WrongProtocol,
-        Code::NoKey,
-        Code::WrongKey,
-        Code::Full,
+impl OpeningCode {
+    const ALL: [OpeningCode; 10] = [
+        OpeningCode::Open,
+        OpeningCode::OpenWithKey,
+        OpeningCode::Welcome,
+        OpeningCode::Challenge,
+        OpeningCode::Proof,
+        OpeningCode::WrongVersion,
+        OpeningCode::WrongProtocol,
+        OpeningCode::NoKey,
+        OpeningCode::WrongKey,
+        OpeningCode::Full,
     ];
 
-    fn from_byte(byte: u8) -> Option<Code> {
-        Code::ALL.into_iter().find(|code| *code as u8 == byte)
+    fn from_byte(byte: u8) -> Option<OpeningCode> {
+        OpeningCode::ALL
+            .into_iter()
+            .find(|code| *code as u8 == byte)
     }
 }
 
 /// Why a connection was not opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpeningError {
-    /// The server refuses, with these words.
-    #[error("the server refuses: {0}")]
+    /// The server refused, with this text.
+    #[error("refused by the server: {0}")]
     Refused(String),
-    /// The server does not know the key, or somebody else answers.
+    /// The server does not know the key, or is an impostor.
     #[error("the server does not prove that it knows the key")]
     WrongProof,
-    /// The client has a key, and the server asks for none.
-    #[error("the server has no key, and one was given here")]
+    /// The client has a key, and the server requires none.
+    #[error("the server has no key, but this client has one")]
     NoKey,
-    /// What answers is no server of this kind.
-    #[error("what answers is no seatrial server, or one of an earlier version")]
-    Stranger,
-    /// There is no random number to be had.
+    /// The reply is not that of a seatrial server.
+    #[error("the reply is not that of a seatrial server, or it is of an earlier version")]
+    NotAServer,
+    /// The system provides no random numbers.
     #[error("no random numbers: {0}")]
     Random(String),
 }
 
-/// The header of a message.
-struct Header {
-    code: Code,
+/// Header of an opening message.
+struct OpeningHeader {
+    code: OpeningCode,
     version: u8,
     name: [u8; NAME_LENGTH],
 }
 
-impl Header {
-    fn new(code: Code, protocol: Protocol) -> Header {
+impl OpeningHeader {
+    fn new(code: OpeningCode, protocol: Protocol) -> OpeningHeader {
         let mut name = [0; NAME_LENGTH];
         name[..protocol.name.len()].copy_from_slice(protocol.name.as_bytes());
-        Header {
+        OpeningHeader {
             code,
             version: protocol.version,
             name,
@@ -122,14 +125,15 @@ impl Header {
         bytes
     }
 
-    /// The header and the body; `None`: it is of no opening. The version of the opening is not checked.
-    fn decode(message: &[u8]) -> Option<(u8, Option<Header>, &[u8])> {
+    /// The code, header and body of a message; `None` if it is not an opening. A header of another version of the opening is
+    /// `None`.
+    fn decode(message: &[u8]) -> Option<(u8, Option<OpeningHeader>, &[u8])> {
         let (header, body) = message.split_first_chunk::<HEADER_LENGTH>()?;
         if !header.starts_with(MAGIC) || header[11] != 0 {
             return None;
         }
         let name = header[HEADER_LENGTH - NAME_LENGTH..].try_into().ok()?;
-        let known = Code::from_byte(header[9]).map(|code| Header {
+        let known = OpeningCode::from_byte(header[9]).map(|code| OpeningHeader {
             code,
             version: header[10],
             name,
@@ -138,54 +142,54 @@ impl Header {
     }
 
     fn is_of(&self, protocol: Protocol) -> bool {
-        let mine = Header::new(self.code, protocol);
+        let mine = OpeningHeader::new(self.code, protocol);
         (mine.version, mine.name) == (self.version, self.name)
     }
 }
 
-/// The protocol that a header names, as it may be shown: what came is not believed to be text.
-impl fmt::Display for Header {
+/// The protocol that a header names, escaped: received bytes need not be text.
+impl fmt::Display for OpeningHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name: &[u8] = self.name.split(|byte| *byte == 0).next().unwrap_or(&[]);
         write!(f, "{} {}", name.escape_ascii(), self.version)
     }
 }
 
-fn refusal(code: Code, protocol: Protocol, text: &str) -> Vec<u8> {
+fn refusal(code: OpeningCode, protocol: Protocol, text: &str) -> Vec<u8> {
     let text = &text[..text.floor_char_boundary(TEXT_LENGTH_MAX)];
-    Header::new(code, protocol).message(text.as_bytes())
+    OpeningHeader::new(code, protocol).message(text.as_bytes())
 }
 
-/// What a server says to a connection for which it has no place.
+/// The refusal of a server whose places are all taken.
 pub(crate) fn full(protocol: Protocol, connections_max: usize) -> Vec<u8> {
     let text = format!("{connections_max} connections are open, try again later");
-    refusal(Code::Full, protocol, &text)
+    refusal(OpeningCode::Full, protocol, &text)
 }
 
-/// What is to be done next.
+/// Next step of a server's opening.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Send this and wait for an answer.
+pub(crate) enum OpeningStep {
+    /// Send this and wait for the next message.
     Send(Vec<u8>),
     /// Send this, if anything; the connection is open.
     Open(Option<Vec<u8>>),
-    /// Send this, if anything; the connection is refused.
+    /// Send this, if anything, and close the connection.
     Refuse {
         message: Option<Vec<u8>>,
         reason: String,
-        /// Somebody guesses.
+        /// The proof was wrong: the client may be guessing keys.
         is_guess: bool,
     },
 }
 
-/// A server's side of one opening. It knows nothing but its key, its nonce and what it was told, and lets a client try once.
+/// A server's side of one opening. It holds its key, its nonce and the received messages, and permits one attempt.
 #[derive(Debug)]
 pub(crate) struct ServerOpening {
     protocol: Protocol,
     key: Option<Key>,
     nonce: [u8; NONCE_LENGTH],
-    /// What was said so far, once the client was challenged.
-    said: Option<Vec<u8>>,
+    /// The transcript so far, once the client was challenged.
+    transcript: Option<Vec<u8>>,
 }
 
 impl ServerOpening {
@@ -198,72 +202,83 @@ impl ServerOpening {
             protocol,
             key,
             nonce,
-            said: None,
+            transcript: None,
         }
     }
 
-    /// The client says this.
-    pub(crate) fn step(&mut self, message: &[u8]) -> Step {
-        match self.said.take() {
+    /// Takes a client's message and returns the next step.
+    pub(crate) fn step(&mut self, message: &[u8]) -> OpeningStep {
+        match self.transcript.take() {
             None => self.opened(message),
-            Some(said) => self.proved(&said, message),
+            Some(transcript) => self.proved(&transcript, message),
         }
     }
 
-    fn refuse(&self, code: Code, text: &str) -> Step {
-        Step::Refuse {
+    fn refuse(&self, code: OpeningCode, text: &str) -> OpeningStep {
+        OpeningStep::Refuse {
             message: Some(refusal(code, self.protocol, text)),
             reason: text.to_owned(),
-            is_guess: code == Code::WrongKey,
+            is_guess: code == OpeningCode::WrongKey,
         }
     }
 
-    fn opened(&mut self, message: &[u8]) -> Step {
-        let mine = Header::new(Code::Welcome, self.protocol);
-        let Some((version, header, nonce)) = Header::decode(message) else {
-            return Step::Refuse {
+    fn opened(&mut self, message: &[u8]) -> OpeningStep {
+        let mine = OpeningHeader::new(OpeningCode::Welcome, self.protocol);
+        let Some((version, header, nonce)) = OpeningHeader::decode(message) else {
+            return OpeningStep::Refuse {
                 message: (self.protocol.refuse_old)(message),
-                reason: format!("its first message is no opening; {mine} is spoken here"),
+                reason: format!("its first message is not an opening (expected protocol {mine})"),
                 is_guess: false,
             };
         };
         let (VERSION, Some(header), Ok(_)) =
             (version, header, <[u8; NONCE_LENGTH]>::try_from(nonce))
         else {
-            let text = format!("openings of version {VERSION} are understood here");
-            return self.refuse(Code::WrongVersion, &text);
+            let text = format!("unsupported opening (expected version {VERSION})");
+            return self.refuse(OpeningCode::WrongVersion, &text);
         };
         if !header.is_of(self.protocol) {
-            let text = format!("{header} is not spoken here, {mine} is");
-            return self.refuse(Code::WrongProtocol, &text);
+            let text = format!("unsupported protocol {header} (expected {mine})");
+            return self.refuse(OpeningCode::WrongProtocol, &text);
         }
         match (&self.key, header.code) {
-            (None, Code::Open | Code::OpenWithKey) => Step::Open(Some(mine.message(&[]))),
-            (Some(_), Code::OpenWithKey) => {
-                let challenge = Header::new(Code::Challenge, self.protocol).message(&self.nonce);
-                self.said = Some([message, &challenge].concat());
-                Step::Send(challenge)
+            (None, OpeningCode::Open | OpeningCode::OpenWithKey) => {
+                OpeningStep::Open(Some(mine.message(&[])))
             }
-            (Some(_), Code::Open) => self.refuse(Code::NoKey, "a key is needed (--key-file)"),
-            _ => self.refuse(Code::WrongVersion, "an opening begins otherwise"),
+            (Some(_), OpeningCode::OpenWithKey) => {
+                let challenge =
+                    OpeningHeader::new(OpeningCode::Challenge, self.protocol).message(&self.nonce);
+                self.transcript = Some([message, &challenge].concat());
+                OpeningStep::Send(challenge)
+            }
+            (Some(_), OpeningCode::Open) => {
+                self.refuse(OpeningCode::NoKey, "a key is needed (--key-file)")
+            }
+            _ => self.refuse(
+                OpeningCode::WrongVersion,
+                "the first message has another code",
+            ),
         }
     }
 
-    fn proved(&self, said: &[u8], message: &[u8]) -> Step {
-        let proof = Header::decode(message)
+    fn proved(&self, transcript: &[u8], message: &[u8]) -> OpeningStep {
+        let proof = OpeningHeader::decode(message)
             .filter(|(version, header, _)| {
-                let is_proof = |it: &Header| it.code == Code::Proof && it.is_of(self.protocol);
+                let is_proof =
+                    |it: &OpeningHeader| it.code == OpeningCode::Proof && it.is_of(self.protocol);
                 *version == VERSION && header.as_ref().is_some_and(is_proof)
             })
             .map(|(_, _, proof)| proof);
         let Some(key) = &self.key else {
-            return self.refuse(Code::NoKey, "there is no key here");
+            return self.refuse(OpeningCode::NoKey, "this server has no key");
         };
-        if !proof.is_some_and(|proof| key.proves(Proof::Client, said, proof)) {
-            return self.refuse(Code::WrongKey, "the key is not that of this server");
+        if !proof.is_some_and(|proof| key.proves(ProofSide::Client, transcript, proof)) {
+            return self.refuse(OpeningCode::WrongKey, "the key is not that of this server");
         }
-        let mine = key.prove(Proof::Server, said);
-        Step::Open(Some(Header::new(Code::Proof, self.protocol).message(&mine)))
+        let mine = key.prove(ProofSide::Server, transcript);
+        OpeningStep::Open(Some(
+            OpeningHeader::new(OpeningCode::Proof, self.protocol).message(&mine),
+        ))
     }
 }
 
@@ -273,12 +288,12 @@ pub struct ClientOpening {
     protocol: Protocol,
     key: Option<Key>,
     opening: Vec<u8>,
-    /// What was said so far, once the key was proved.
-    said: Option<Vec<u8>>,
+    /// The transcript so far, once the key was proved.
+    transcript: Option<Vec<u8>>,
 }
 
 impl ClientOpening {
-    /// With a nonce of the system.
+    /// Begins an opening, with a nonce of the system.
     pub fn new(protocol: Protocol, key: Option<Key>) -> Result<ClientOpening, OpeningError> {
         let nonce = crate::key::nonce();
         let nonce = nonce.map_err(|error| OpeningError::Random(error.to_string()))?;
@@ -291,53 +306,53 @@ impl ClientOpening {
         nonce: [u8; NONCE_LENGTH],
     ) -> ClientOpening {
         let code = if key.is_some() {
-            Code::OpenWithKey
+            OpeningCode::OpenWithKey
         } else {
-            Code::Open
+            OpeningCode::Open
         };
         ClientOpening {
             protocol,
             key,
-            opening: Header::new(code, protocol).message(&nonce),
-            said: None,
+            opening: OpeningHeader::new(code, protocol).message(&nonce),
+            transcript: None,
         }
     }
 
-    /// The first message.
+    /// The first message to send.
     pub fn message(&self) -> &[u8] {
         &self.opening
     }
 
-    /// The server says this: what to answer, or nothing when the connection is open.
+    /// Takes a server's message. Returns the message to send, or `None` when the connection is open.
     pub fn step(&mut self, message: &[u8]) -> Result<Option<Vec<u8>>, OpeningError> {
-        let Some((VERSION, Some(header), body)) = Header::decode(message) else {
-            return Err(OpeningError::Stranger);
+        let Some((VERSION, Some(header), body)) = OpeningHeader::decode(message) else {
+            return Err(OpeningError::NotAServer);
         };
-        if header.code as u8 >= Code::WrongVersion as u8 {
+        if header.code as u8 >= OpeningCode::WrongVersion as u8 {
             let text = String::from_utf8_lossy(body).into_owned();
             return Err(OpeningError::Refused(text));
         }
         if !header.is_of(self.protocol) {
-            return Err(OpeningError::Stranger);
+            return Err(OpeningError::NotAServer);
         }
-        match (header.code, &self.key, self.said.take()) {
-            (Code::Welcome, None, _) => Ok(None),
-            (Code::Welcome, Some(_), _) => Err(OpeningError::NoKey),
-            (Code::Challenge, Some(key), None) if body.len() == NONCE_LENGTH => {
-                let said = [&self.opening, message].concat();
-                let proof = key.prove(Proof::Client, &said);
-                self.said = Some(said);
-                let answer = Header::new(Code::Proof, self.protocol).message(&proof);
+        match (header.code, &self.key, self.transcript.take()) {
+            (OpeningCode::Welcome, None, _) => Ok(None),
+            (OpeningCode::Welcome, Some(_), _) => Err(OpeningError::NoKey),
+            (OpeningCode::Challenge, Some(key), None) if body.len() == NONCE_LENGTH => {
+                let transcript = [&self.opening, message].concat();
+                let proof = key.prove(ProofSide::Client, &transcript);
+                self.transcript = Some(transcript);
+                let answer = OpeningHeader::new(OpeningCode::Proof, self.protocol).message(&proof);
                 Ok(Some(answer))
             }
-            (Code::Proof, Some(key), Some(said)) if body.len() == PROOF_LENGTH => {
-                if key.proves(Proof::Server, &said, body) {
+            (OpeningCode::Proof, Some(key), Some(transcript)) if body.len() == PROOF_LENGTH => {
+                if key.proves(ProofSide::Server, &transcript, body) {
                     Ok(None)
                 } else {
                     Err(OpeningError::WrongProof)
                 }
             }
-            _ => Err(OpeningError::Stranger),
+            _ => Err(OpeningError::NotAServer),
         }
     }
 }

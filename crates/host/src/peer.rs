@@ -1,9 +1,10 @@
-//! The other nodes of a system: where they are, what waits to be sent to them, and what became of it.
+//! Other nodes of a system: their addresses, the messages queued for them, and counts of lost messages.
 //!
-//! A node dials every other node and sends over the connection that it has dialled; what the other sends comes over the one
-//! that the other has dialled. So a message goes to a [`NodeId`], and it makes no difference who started first.
+//! A node dials every other node and sends over the connection that it has dialled; messages from the other node arrive over the
+//! connection that the other has dialled. So a message is addressed to a [`NodeId`], and the order in which nodes start does not
+//! matter.
 
-use crate::connection::{ConnectOptions, Connection, Event};
+use crate::connection::{ConnectOptions, ConnectionEvent, DialledConnection};
 use crate::notice::Notices;
 use seatrial_machine::NodeId;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,10 +16,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-/// Which system a node belongs to, and where its other nodes are.
+/// The system that a node belongs to, and the addresses of its other nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// The number of the system: nodes of another one are refused.
+    /// Number of the system: nodes of another one are refused.
     pub id: u64,
     /// This node.
     pub node: NodeId,
@@ -26,20 +27,20 @@ pub struct Cluster {
     pub addresses: BTreeMap<NodeId, SocketAddr>,
 }
 
-/// What connections to other nodes may cost, and how long they may take.
+/// Bounds of connections to other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerLimits {
-    /// Bytes that wait to be sent to one node; one message of any length may pass it. The newest message is dropped.
+    /// Bytes queued for one node; a single message of any length may exceed it. Further messages are dropped.
     pub queue_bytes_max: usize,
-    /// A message that has waited for so long is dropped: whoever sent it has sent a newer one or given up.
+    /// A message queued for longer is dropped: its sender has sent a newer one or timed out.
     pub message_age_max: Duration,
-    /// After a connection that failed, the next is tried after this long; doubled with each failure …
+    /// First pause after a failed connection; doubled with each failure …
     pub retry_min: Duration,
     /// … up to this.
     pub retry_max: Duration,
-    /// A connection that is not open after this has failed.
+    /// Time limit of opening a connection.
     pub connect_timeout: Duration,
-    /// A connection that takes none of what is written to it for this long is given up.
+    /// A connection on which no write succeeds for this long is closed.
     pub write_patience: Duration,
 }
 
@@ -56,52 +57,52 @@ impl Default for PeerLimits {
     }
 }
 
-/// A server's place among others. The default has none: it knows clients only.
+/// A server's membership in a system. The default has none: the server has only clients.
 #[derive(Clone, Debug, Default)]
 pub struct PeerOptions {
-    /// The system; nothing, for a server that is alone.
+    /// The system; `None` for a single server.
     pub cluster: Option<Cluster>,
     /// Bounds.
     pub limits: PeerLimits,
-    /// Where the server counts what became of messages.
+    /// Where the server counts messages.
     pub metrics: HostMetrics,
 }
 
-/// What became of the messages of a server. A clone is another handle of the same numbers.
+/// Counts of a server's messages. A clone is another handle of the same counts.
 #[derive(Clone, Debug, Default)]
 pub struct HostMetrics(Arc<Mutex<HostCounts>>);
 
-/// The numbers of [`HostMetrics`], since the start.
+/// The counts of [`HostMetrics`], since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostCounts {
     /// Other nodes.
     pub peers: BTreeMap<NodeId, PeerCounts>,
-    /// Messages dropped that were for a node of which there is no address.
+    /// Messages dropped because their node has no address.
     pub unknown_node: u64,
-    /// Messages dropped that were for a client whose connection had ended.
+    /// Messages dropped because their client's connection had ended.
     pub gone_client: u64,
-    /// Messages of the node to itself, dropped because too many messages waited.
+    /// Messages of the node to itself, dropped because its inbox was full.
     pub own_dropped: u64,
 }
 
-/// What became of the messages for one node.
+/// Counts of the messages for one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerCounts {
     /// Is there a connection?
     pub is_connected: bool,
-    /// Connections that were opened.
+    /// Connections opened.
     pub connections: u64,
-    /// Bytes that wait now.
+    /// Bytes queued now.
     pub queued_bytes: usize,
     /// Messages handed to a connection; the last of them are lost when it breaks.
     pub sent: u64,
-    /// Messages dropped because too much waited.
+    /// Messages dropped because the queue was full.
     pub dropped_full: u64,
     /// Messages dropped because they had waited too long.
     pub dropped_old: u64,
-    /// Messages that the connection had taken and not written when it broke.
+    /// Messages that a connection had taken and not written when it broke.
     pub dropped_unwritten: u64,
-    /// Messages that came from the node.
+    /// Messages received from the node.
     pub received: u64,
     /// Why the last connection could not be opened, or ended.
     pub last_error: Option<String>,
@@ -109,11 +110,11 @@ pub struct PeerCounts {
 
 impl HostMetrics {
     fn lock(&self) -> MutexGuard<'_, HostCounts> {
-        // Numbers are whole after every statement.
+        // The counts are consistent after every statement, so a poisoned lock is harmless.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The numbers now.
+    /// The present counts.
     pub fn counts(&self) -> HostCounts {
         self.lock().clone()
     }
@@ -153,10 +154,10 @@ impl fmt::Display for HostCounts {
 /// First bytes of a greeting.
 const MAGIC: &[u8; 8] = b"seatpeer";
 const VERSION: u8 = 1;
-/// Bytes of a greeting.
+/// Length of a greeting, in bytes.
 const GREETING_LENGTH: usize = 32;
 
-/// The first message of a dialled connection, and the answer to it.
+/// First message of a dialled connection, and the reply to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Greeting {
     is_answer: bool,
@@ -177,7 +178,7 @@ impl Greeting {
         bytes
     }
 
-    /// Nothing, if it is no greeting of this version.
+    /// `None`: not a greeting of this version.
     fn decode(bytes: &[u8]) -> Option<Greeting> {
         let bytes: &[u8; GREETING_LENGTH] = bytes.try_into().ok()?;
         let node = |at: usize| {
@@ -195,12 +196,12 @@ impl Greeting {
     }
 }
 
-/// Could this be a greeting?
+/// Does this message begin like a greeting?
 pub(crate) fn is_greeting(message: &[u8]) -> bool {
     message.starts_with(MAGIC)
 }
 
-/// The other nodes, for the server: one [`Outbox`] and one task for each.
+/// The other nodes: one [`Outbox`] and one task for each.
 pub(crate) struct Peers {
     cluster: Option<Cluster>,
     limits: PeerLimits,
@@ -223,7 +224,7 @@ impl Drop for Outgoing {
 }
 
 impl Peers {
-    /// Starts to dial. `connect` says what is spoken.
+    /// Starts to dial all nodes. `connect` has the protocol and the key.
     pub(crate) fn new(options: &PeerOptions, mut connect: ConnectOptions) -> Peers {
         connect.timeout = options.limits.connect_timeout;
         let addresses = options.cluster.iter().flat_map(|it| it.addresses.clone());
@@ -242,7 +243,7 @@ impl Peers {
         peers
     }
 
-    /// Does this server know other nodes?
+    /// Is this server a node of a system?
     pub(crate) const fn are_there(&self) -> bool {
         self.cluster.is_some()
     }
@@ -252,7 +253,7 @@ impl Peers {
         self.cluster.as_ref().map(|it| it.node)
     }
 
-    /// From now on a node is at this address; nothing: it is none of this system.
+    /// Sets the address of a node; `None`: it does not belong to the system any more.
     pub(crate) fn set_address(&mut self, node: NodeId, address: Option<SocketAddr>) {
         let Some(cluster) = self.cluster.as_ref().filter(|it| it.node != node) else {
             return;
@@ -277,7 +278,7 @@ impl Peers {
             queue: Mutex::default(),
             changed: Notify::new(),
         });
-        self.metrics.count_peer(node, |_| {}); // it is shown before anything is sent to it
+        self.metrics.count_peer(node, |_| {}); // so that its counts are shown before the first message
         let dialler = Dialler {
             greeting,
             address,
@@ -294,22 +295,22 @@ impl Peers {
         self.outboxes.insert(node, outgoing);
     }
 
-    /// Queues a message for a node; drops and counts it when there is no such node, or too much waits for it.
+    /// Queues a message for a node; drops and counts it if the node is unknown or its queue is full.
     pub(crate) fn send(&mut self, to: NodeId, message: Vec<u8>) {
         if let Some(outgoing) = self.outboxes.get(&to) {
             outgoing.outbox.push(message);
             return;
         }
         self.metrics.count(|it| it.unknown_node += 1);
-        let text = format_args!("a message for {to} was dropped: there is no such node");
+        let text = format_args!("dropped a message for the unknown node {to}");
         self.notices.say("unknown node", text);
     }
 
-    /// Who greets with this message, and what to answer; or why it is refused.
+    /// The sender of a greeting, and the reply to it; an error says why it is refused.
     pub(crate) fn greeted(&self, message: &[u8]) -> Result<(NodeId, Vec<u8>), String> {
         let cluster = self.cluster.as_ref().ok_or("this node has no peers")?;
         let greeting = Greeting::decode(message).filter(|it| !it.is_answer);
-        let greeting = greeting.ok_or("its greeting makes no sense")?;
+        let greeting = greeting.ok_or("its greeting is invalid")?;
         let Greeting { from, to, .. } = greeting;
         if greeting.cluster != cluster.id {
             let (theirs, ours) = (greeting.cluster, cluster.id);
@@ -318,13 +319,10 @@ impl Peers {
             ));
         }
         if to != cluster.node {
-            return Err(format!(
-                "{from} takes this node, {}, for {to}",
-                cluster.node
-            ));
+            return Err(format!("{from} greets {to}, this node is {}", cluster.node));
         }
         if !self.outboxes.contains_key(&from) {
-            return Err(format!("{from} is no node of this system"));
+            return Err(format!("{from} is not a node of this system"));
         }
         let answer = Greeting {
             is_answer: true,
@@ -336,28 +334,28 @@ impl Peers {
     }
 }
 
-/// What waits to be sent to one node. The server puts messages in, the node's [`Dialler`] takes them out.
+/// The queue of messages for one node. The server pushes, the node's [`Dialler`] takes.
 struct Outbox {
     node: NodeId,
     limits: PeerLimits,
     metrics: HostMetrics,
-    queue: Mutex<Queue>,
-    /// Something was put in.
+    queue: Mutex<PeerQueue>,
+    /// Notified when a message was pushed.
     changed: Notify,
 }
 
 #[derive(Default)]
-struct Queue {
+struct PeerQueue {
     messages: VecDeque<(Instant, Vec<u8>)>,
     bytes: usize,
 }
 
-/// Bytes that a connection takes at a time.
+/// Maximum number of bytes that a connection takes at a time.
 const BATCH_LENGTH: usize = 256 << 10;
 
 impl Outbox {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        // Nothing that is done under the lock panics half-way.
+    fn lock(&self) -> MutexGuard<'_, PeerQueue> {
+        // No statement under the lock can panic half-way, so a poisoned lock is harmless.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -377,9 +375,9 @@ impl Outbox {
         self.changed.notify_one();
     }
 
-    /// Moves messages to a connection that has written everything, some hundred kilobytes at most; how many. Those that are
-    /// too old are dropped.
-    fn take(&self, connection: &mut Connection) -> u64 {
+    /// Moves queued messages to a connection that has written everything before, some hundred kilobytes at most. Returns their
+    /// number. Messages that are too old are dropped.
+    fn take(&self, connection: &mut DialledConnection) -> u64 {
         let (mut sent, mut old) = (0, 0);
         let mut queue = self.lock();
         while connection.unwritten() < BATCH_LENGTH
@@ -404,13 +402,14 @@ impl Outbox {
     }
 }
 
-/// Keeps a connection to one node: dials, greets, writes what waits, and dials again after a pause when it breaks.
+/// Keeps a connection to one node: dials, greets, writes queued messages, and dials again after a pause when the connection
+/// breaks.
 struct Dialler {
     greeting: Greeting,
     address: SocketAddr,
     connect: ConnectOptions,
     outbox: Arc<Outbox>,
-    /// What was reported last: a node that stays away is reported once.
+    /// The last report: a node that stays unreachable is reported once.
     reported: Option<String>,
 }
 
@@ -455,16 +454,16 @@ impl Dialler {
         }
     }
 
-    /// Connects, and greets: the other node answers before anything else is sent, so it is the right one.
-    async fn open(&self) -> io::Result<Connection> {
-        let mut connection = Connection::open(self.address, &self.connect).await?;
+    /// Connects and greets. The other node replies before anything else is sent, so messages never reach the wrong node.
+    async fn open(&self) -> io::Result<DialledConnection> {
+        let mut connection = DialledConnection::open(self.address, &self.connect).await?;
         connection.push(&self.greeting.encode());
         let patience = Some(self.outbox.limits.connect_timeout);
         let answer = match connection.next_event(patience).await {
-            Event::Message(answer) => answer,
-            Event::Wake => return Err(io::ErrorKind::TimedOut.into()),
-            Event::Lost => {
-                let text = "it does not take this node for one of its system";
+            ConnectionEvent::Message(answer) => answer,
+            ConnectionEvent::Wake => return Err(io::ErrorKind::TimedOut.into()),
+            ConnectionEvent::Lost => {
+                let text = "it does not accept this node as a member of its system";
                 return Err(io::Error::new(io::ErrorKind::ConnectionRefused, text));
             }
         };
@@ -475,17 +474,15 @@ impl Dialler {
             cluster: self.greeting.cluster,
         };
         if Greeting::decode(&answer) != Some(expected) {
-            return Err(io::Error::other(
-                "something else than this node answers there",
-            ));
+            return Err(io::Error::other("another node listens on this address"));
         }
         Ok(connection)
     }
 
-    /// Writes what waits until the connection breaks; why it broke.
-    async fn write_all(&self, mut connection: Connection) -> io::Error {
+    /// Writes queued messages until the connection breaks; returns the reason.
+    async fn write_all(&self, mut connection: DialledConnection) -> io::Error {
         let patience = self.outbox.limits.write_patience;
-        // Messages that the connection has and has not written to the last byte.
+        // Messages that the connection has taken and not written to the last byte.
         let mut taken = 0;
         let mut progress = Instant::now();
         loop {
@@ -499,14 +496,14 @@ impl Dialler {
                         progress = Instant::now();
                         None
                     }
-                    Some(Event::Wake) => None,
-                    Some(Event::Lost) => Some("the connection has ended"),
-                    Some(Event::Message(_)) => Some("it sends where it should listen"),
+                    Some(ConnectionEvent::Wake) => None,
+                    Some(ConnectionEvent::Lost) => Some("the connection has ended"),
+                    Some(ConnectionEvent::Message(_)) => Some("it sent a message on a connection that only this node sends on"),
                 },
                 () = self.outbox.changed.notified() => None,
             };
             let is_stuck = connection.unwritten() > 0 && progress.elapsed() >= patience;
-            let stuck = is_stuck.then_some("it takes nothing of what is sent");
+            let stuck = is_stuck.then_some("it does not read");
             if let Some(reason) = broken.or(stuck) {
                 let (node, metrics) = (self.outbox.node, &self.outbox.metrics);
                 metrics.count_peer(node, |it| it.dropped_unwritten += taken);

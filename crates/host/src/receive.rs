@@ -1,10 +1,10 @@
-//! The reading end of a server's connection.
+//! The reading half of a server's connection.
 
-use crate::budget::{Budget, Rank, Share, Turn};
+use crate::budget::{Budget, MemoryShare, Rank, Turn};
 use crate::key::{self, Key};
 use crate::limits::HostLimits;
-use crate::net::Arrival;
-use crate::opening::{self, Protocol, ServerOpening, Step};
+use crate::net::NetworkInput;
+use crate::opening::{self, OpeningStep, Protocol, ServerOpening};
 use crate::send::Unsent;
 use crate::wire;
 use crate::wire::PREFIX_LENGTH;
@@ -17,51 +17,51 @@ use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
-/// Bytes read at a time between messages.
-const STEP: usize = 8 << 10;
-/// The same from a connection without a session.
-const STRANGER_STEP: usize = 2 << 10;
-/// A half message grows by as much as it holds, but at least and at most by this.
+/// Bytes per read between messages.
+const READ_LENGTH: usize = 8 << 10;
+/// Bytes per read on a connection without a session.
+const UNADMITTED_READ_LENGTH: usize = 2 << 10;
+/// An incomplete message's buffer doubles, within these bounds.
 const GROWTH_MIN: usize = 4 << 10;
 const GROWTH_MAX: usize = 1 << 20;
-/// Bytes that one read brings at most.
-const SCRATCH_LENGTH: usize = 256 << 10;
-/// Messages of one connection that wait for the machine.
+/// Maximum number of bytes per read.
+const READ_LENGTH_MAX: usize = 256 << 10;
+/// Maximum number of messages of one connection in the inbox.
 const INBOX_SHARE: usize = 16;
 
-/// A wrong key is answered after this long.
+/// Delay of the refusal of a wrong key, which slows guessing down.
 const GUESS_DELAY: Duration = Duration::from_millis(500);
 
-/// What both ends of a connection and the server know of it.
+/// State that both halves of a connection share with the server.
 #[derive(Debug, Default)]
-pub(crate) struct Peer {
-    /// Has it a session?
+pub(crate) struct ConnectionState {
+    /// Has the machine admitted it to a session?
     pub(crate) is_admitted: AtomicBool,
-    /// Bytes that wait to be sent to it.
+    /// Bytes queued to be sent to it.
     pub(crate) unsent: AtomicUsize,
-    /// It was admitted, or has read what waited for it.
+    /// Notified when it was admitted, or has read enough of its queue.
     pub(crate) changed: Notify,
-    /// Others need the memory of its half message.
+    /// Notified when other connections need the memory of its incomplete message.
     pub(crate) evicted: Arc<Notify>,
 }
 
-/// What the readers of a server share.
+/// State that all readers of a server share.
 #[derive(Clone)]
 pub(crate) struct Receiving {
-    pub(crate) inbox: mpsc::Sender<Arrival>,
+    pub(crate) inbox: mpsc::Sender<NetworkInput>,
     pub(crate) limits: HostLimits,
     pub(crate) length_max: usize,
     pub(crate) protocol: Protocol,
     key: Option<Key>,
-    strangers: Arc<Budget>,
+    unadmitted: Arc<Budget>,
     admitted: Arc<Budget>,
-    /// Every read goes through it, so that a connection that says nothing holds no buffer.
+    /// The buffer of all reads, so that an idle connection holds no buffer.
     scratch: Arc<Mutex<Box<[u8]>>>,
 }
 
 impl Receiving {
     pub(crate) fn new(
-        inbox: mpsc::Sender<Arrival>,
+        inbox: mpsc::Sender<NetworkInput>,
         limits: HostLimits,
         length_max: usize,
         protocol: Protocol,
@@ -73,67 +73,67 @@ impl Receiving {
             length_max,
             protocol,
             key,
-            strangers: Budget::new(limits.stranger_bytes_max),
+            unadmitted: Budget::new(limits.unadmitted_bytes_max),
             admitted: Budget::new(limits.receive_bytes_max),
-            scratch: Arc::new(Mutex::new(vec![0; SCRATCH_LENGTH].into_boxed_slice())),
+            scratch: Arc::new(Mutex::new(vec![0; READ_LENGTH_MAX].into_boxed_slice())),
         }
     }
 }
 
-/// What a message that waits for the machine holds: its bytes, and one of its connection's places in the inbox.
+/// The memory and the inbox place that a queued message holds until the machine has processed it.
 #[derive(Debug)]
-pub(crate) struct Held {
-    _share: Share,
+pub(crate) struct HeldMemory {
+    _share: MemoryShare,
     _place: OwnedSemaphorePermit,
 }
 
-/// Reads one connection: waits until there is something to read, takes memory for it, reads, and passes whole messages on.
-/// Between messages it holds nothing but itself. A half message has a buffer of its own, which grows as it arrives and
-/// becomes the message.
-pub(crate) struct Reader {
+/// Reads one connection: waits until it is readable, takes memory from the budget, reads, and passes complete messages on.
+/// Between messages it holds no memory. An incomplete message has a buffer of its own, which grows as bytes arrive and becomes
+/// the message.
+pub(crate) struct ConnectionReader {
     stream: OwnedReadHalf,
     id: NodeId,
-    peer: Arc<Peer>,
+    peer: Arc<ConnectionState>,
     with: Receiving,
-    /// For what is said before the connection is open.
-    answers: Option<Answers>,
+    /// For replies of the opening; `None` once the connection is open.
+    answers: Option<OpeningReplies>,
     accepted: Instant,
     places: Arc<Semaphore>,
-    /// The first bytes of a length.
+    /// The first bytes of a prefix.
     prefix: Vec<u8>,
-    half: Option<Half>,
-    /// Bytes of whole messages so far.
+    half: Option<HalfMessage>,
+    /// Bytes of complete messages so far.
     brought: usize,
-    /// When the half message began, and when it grew last.
+    /// Times at which the incomplete message began, and last grew.
     began: Instant,
     grown: Instant,
 }
 
-/// A message of which the length is known.
-struct Half {
+/// An incomplete message of known length.
+struct HalfMessage {
     length: usize,
-    /// By which it queues for memory.
+    /// Its number, by which it queues for memory.
     number: u64,
     rank: Rank,
     bytes: Vec<u8>,
-    /// The capacity of `bytes`.
-    share: Share,
+    /// The memory share for the capacity of `bytes`.
+    share: MemoryShare,
     budget: Arc<Budget>,
 }
 
-impl Drop for Reader {
+impl Drop for ConnectionReader {
     fn drop(&mut self) {
-        self.with.strangers.forget(self.id);
+        self.with.unadmitted.forget(self.id);
         self.with.admitted.forget(self.id);
     }
 }
 
-/// The way back to a client while the machine does not know it.
-pub(crate) struct Answers {
+/// Sends replies of the opening, before the machine knows the connection.
+pub(crate) struct OpeningReplies {
     pub(crate) unsent: Arc<Unsent>,
 }
 
-impl Answers {
+impl OpeningReplies {
     fn send(&self, message: &[u8]) {
         let mut bytes = Vec::new();
         wire::write(&mut bytes, message);
@@ -142,21 +142,21 @@ impl Answers {
     }
 }
 
-/// Why a connection is closed.
+/// An error that closes the connection.
 fn closed(kind: io::ErrorKind, text: String) -> io::Error {
     io::Error::new(kind, text)
 }
 
-impl Reader {
+impl ConnectionReader {
     pub(crate) fn new(
         stream: OwnedReadHalf,
         id: NodeId,
-        peer: Arc<Peer>,
+        peer: Arc<ConnectionState>,
         with: Receiving,
-        answers: Answers,
-    ) -> Reader {
+        answers: OpeningReplies,
+    ) -> ConnectionReader {
         let now = Instant::now();
-        Reader {
+        ConnectionReader {
             stream,
             id,
             peer,
@@ -172,13 +172,13 @@ impl Reader {
         }
     }
 
-    /// Reads to the end, and reports it.
+    /// Reads until the connection ends, and reports that.
     pub(crate) async fn run(mut self) {
         let reason = match self.open().await {
             Ok(()) => self.read_all().await.err(),
             Err(error) => Some(error),
         };
-        let closed = Arrival::Closed(self.id, reason);
+        let closed = NetworkInput::Closed(self.id, reason);
         let _ = self.with.inbox.send(closed).await; // the server has ended
     }
 
@@ -186,34 +186,34 @@ impl Reader {
         self.peer.is_admitted.load(Ordering::Relaxed)
     }
 
-    /// Lets the client open the connection; in time, and in one attempt.
+    /// Runs the opening: one attempt, within a time limit.
     async fn open(&mut self) -> io::Result<()> {
         let Some(answers) = self.answers.take() else {
             return Ok(());
         };
-        let deadline = self.accepted + self.with.limits.stranger_patience;
+        let deadline = self.accepted + self.with.limits.unadmitted_timeout;
         let opened = tokio::time::timeout_at(deadline.into(), self.exchange(&answers)).await;
         opened.unwrap_or_else(|_| {
-            let text = "it has not opened the connection in time";
+            let text = "it did not open the connection in time";
             Err(closed(io::ErrorKind::TimedOut, text.to_owned()))
         })
     }
 
-    async fn exchange(&mut self, answers: &Answers) -> io::Result<()> {
+    async fn exchange(&mut self, answers: &OpeningReplies) -> io::Result<()> {
         let nonce = key::nonce()?;
         let key = self.with.key.clone();
         let mut opening = ServerOpening::new(self.with.protocol, key, nonce);
         loop {
             let message = self.read_opening().await?;
             match opening.step(&message) {
-                Step::Send(answer) => answers.send(&answer),
-                Step::Open(answer) => {
+                OpeningStep::Send(answer) => answers.send(&answer),
+                OpeningStep::Open(answer) => {
                     if let Some(answer) = answer {
                         answers.send(&answer);
                     }
                     return Ok(());
                 }
-                Step::Refuse {
+                OpeningStep::Refuse {
                     message,
                     reason,
                     is_guess,
@@ -230,13 +230,13 @@ impl Reader {
         }
     }
 
-    /// One message of an opening, which is short.
+    /// Reads one message of the opening.
     async fn read_opening(&mut self) -> io::Result<Vec<u8>> {
         let mut prefix = [0; PREFIX_LENGTH];
         self.stream.read_exact(&mut prefix).await?;
         let length = u32::from_le_bytes(prefix) as usize;
         if length > opening::LENGTH_MAX {
-            let text = format!("its first message has {length} bytes, and is no opening");
+            let text = format!("its first message has {length} bytes and is not an opening");
             return Err(closed(io::ErrorKind::InvalidData, text));
         }
         let mut message = vec![0; length];
@@ -262,7 +262,7 @@ impl Reader {
         }
     }
 
-    /// Waits until there is something to read, and may be.
+    /// Waits until the connection is readable, and may be read.
     async fn until_ready(&self) -> io::Result<()> {
         loop {
             let pause = self.with.limits.connection_send_bytes_pause;
@@ -278,7 +278,7 @@ impl Reader {
             tokio::select! {
                 ready = self.stream.readable(), if !is_paused => return ready,
                 () = self.peer.changed.notified() => {}
-                // Unless it was whole before it heard.
+                // A message that became complete before the eviction stays.
                 () = self.peer.evicted.notified() => if self.half.is_some() {
                     return Err(self.evicted());
                 },
@@ -292,16 +292,17 @@ impl Reader {
 
     fn evicted(&self) -> io::Error {
         let there = self.half.as_ref().map_or(0, |half| half.bytes.len());
-        let text = format!("its message has stopped at {there} bytes, and others need the memory");
+        let text =
+            format!("its message stopped at {there} bytes, and other connections need the memory");
         closed(io::ErrorKind::OutOfMemory, text)
     }
 
-    /// When it is closed, and why, unless something comes before.
+    /// The next deadline of this connection, and the error if it is reached.
     fn deadline(&self) -> Option<(Instant, &'static str)> {
         let limits = &self.with.limits;
-        let stranger = (!self.is_admitted()).then(|| {
-            let at = self.accepted + limits.stranger_patience;
-            (at, "it has not asked for a session in time")
+        let unadmitted = (!self.is_admitted()).then(|| {
+            let at = self.accepted + limits.unadmitted_timeout;
+            (at, "it did not request a session in time")
         });
         let is_half = self.half.is_some() || !self.prefix.is_empty();
         let half = is_half.then(|| {
@@ -310,13 +311,18 @@ impl Reader {
             let allowed = Duration::from_secs_f64(length as f64 / rate as f64);
             let whole = self.began + limits.receive_patience + allowed;
             let at = whole.min(self.grown + limits.receive_patience);
-            (at, "its message does not come to an end")
+            (at, "its message did not complete in time")
         });
-        stranger.into_iter().chain(half).min_by_key(|(at, _)| *at)
+        unadmitted.into_iter().chain(half).min_by_key(|(at, _)| *at)
     }
 
-    /// Takes memory, unless the time is up before there is any.
-    async fn take(&self, budget: &Arc<Budget>, turn: Turn, bytes: usize) -> io::Result<Share> {
+    /// Takes memory from the budget, until the deadline.
+    async fn take(
+        &self,
+        budget: &Arc<Budget>,
+        turn: Turn,
+        bytes: usize,
+    ) -> io::Result<MemoryShare> {
         let taken = budget.take(self.id, turn, bytes);
         let Some((deadline, reason)) = self.deadline().filter(|_| !self.is_admitted()) else {
             return Ok(taken.await);
@@ -325,8 +331,8 @@ impl Reader {
         taken.map_err(|_| closed(io::ErrorKind::TimedOut, reason.to_owned()))
     }
 
-    /// Reads more of a half message. False at the end of the stream.
-    async fn read_half(&mut self, mut half: Half) -> io::Result<bool> {
+    /// Reads more of an incomplete message. False at the end of the stream.
+    async fn read_half(&mut self, mut half: HalfMessage) -> io::Result<bool> {
         let held = half.bytes.capacity();
         if half.bytes.len() == held {
             let growth = held.clamp(GROWTH_MIN, GROWTH_MAX).min(half.length - held);
@@ -352,13 +358,13 @@ impl Reader {
         Ok(count != Some(0))
     }
 
-    fn note(&self, half: &Half) {
+    fn note(&self, half: &HalfMessage) {
         let held = half.bytes.capacity().max(1);
         half.budget
             .grown(self.id, half.rank, held, &self.peer.evicted);
     }
 
-    /// Reads what is there, at most `room` bytes. `None`: nothing, although the system said so; 0: the stream has ended.
+    /// Reads at most `room` available bytes. `None`: a spurious readiness; 0: the end of the stream.
     fn read_into(&self, bytes: &mut Vec<u8>, room: usize) -> io::Result<Option<usize>> {
         let scratch = self.with.scratch.lock();
         let mut scratch = scratch.unwrap_or_else(PoisonError::into_inner);
@@ -373,14 +379,14 @@ impl Reader {
         }
     }
 
-    /// Reads where a message begins. False at the end of the stream.
+    /// Reads at the begin of a message. False at the end of the stream.
     async fn read_between(&mut self) -> io::Result<bool> {
         let (budget, step) = if self.is_admitted() {
-            (Arc::clone(&self.with.admitted), STEP)
+            (Arc::clone(&self.with.admitted), READ_LENGTH)
         } else {
-            (Arc::clone(&self.with.strangers), STRANGER_STEP)
+            (Arc::clone(&self.with.unadmitted), UNADMITTED_READ_LENGTH)
         };
-        // Once for what is read, once for the messages that are made of it.
+        // Twice the length of a read: the bytes themselves, and the messages copied from them.
         let turn = (Rank::Begins, budget.number());
         let mut share = self.take(&budget, turn, 2 * step).await?;
         let mut read = std::mem::take(&mut self.prefix);
@@ -396,17 +402,17 @@ impl Reader {
         }
         share.shrink(2 * read.len());
         let mut rest = read.as_slice();
-        while let Some((prefix, behind)) = rest.split_first_chunk::<PREFIX_LENGTH>() {
+        while let Some((prefix, after_prefix)) = rest.split_first_chunk::<PREFIX_LENGTH>() {
             let length = u32::from_le_bytes(*prefix) as usize;
             self.check_length(length)?;
-            let Some((message, behind)) = behind.split_at_checked(length) else {
+            let Some((message, after_prefix)) = after_prefix.split_at_checked(length) else {
                 self.began = self.grown;
-                let half = self.begin(length, behind, &mut share, budget);
+                let half = self.begin(length, after_prefix, &mut share, budget);
                 self.note(&half);
                 self.half = Some(half);
                 return Ok(true);
             };
-            rest = behind;
+            rest = after_prefix;
             self.brought = self.brought.saturating_add(length);
             self.deliver(message.to_vec(), share.split(length)).await;
         }
@@ -414,13 +420,19 @@ impl Reader {
         Ok(true)
     }
 
-    /// A message of which this much is there. What it holds is taken out of `share`, which is enough: it covers twice what
-    /// was read.
-    fn begin(&self, length: usize, there: &[u8], share: &mut Share, budget: Arc<Budget>) -> Half {
+    /// Begins an incomplete message with the bytes `there`. Its memory comes from `share`, which is large enough: it covers
+    /// twice the bytes read.
+    fn begin(
+        &self,
+        length: usize,
+        there: &[u8],
+        share: &mut MemoryShare,
+        budget: Arc<Budget>,
+    ) -> HalfMessage {
         let mut bytes = Vec::new();
         bytes.reserve_exact(there.len());
         bytes.extend_from_slice(there);
-        Half {
+        HalfMessage {
             length,
             number: budget.number(),
             rank: if self.brought >= length {
@@ -438,26 +450,26 @@ impl Reader {
         let (allowed, when) = if self.is_admitted() {
             (self.with.length_max, "")
         } else {
-            let allowed = self.with.limits.stranger_length_max;
+            let allowed = self.with.limits.unadmitted_length_max;
             (allowed.min(self.with.length_max), " before a session")
         };
         if length <= allowed {
             return Ok(());
         }
-        let text = format!("a message of {length} bytes{when}, at most {allowed} are allowed");
+        let text = format!("a message of {length} bytes exceeds the maximum of {allowed}{when}");
         Err(closed(io::ErrorKind::InvalidData, text))
     }
 
-    /// Passes a message on to the machine; waits while too many wait for it.
-    async fn deliver(&self, message: Vec<u8>, share: Share) {
+    /// Passes a message to the machine; waits while the connection has its maximum of messages in the inbox.
+    async fn deliver(&self, message: Vec<u8>, share: MemoryShare) {
         let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
             return;
         };
-        let held = Held {
+        let held = HeldMemory {
             _share: share,
             _place: place,
         };
-        let arrival = Arrival::Message(self.id, message, held);
+        let arrival = NetworkInput::Message(self.id, message, held);
         let _ = self.with.inbox.send(arrival).await; // the server has ended
     }
 }

@@ -1,7 +1,7 @@
-//! The writing end of a server's connection.
+//! The writing half of a server's connection.
 
-use crate::net::Arrival;
-use crate::receive::Peer;
+use crate::net::NetworkInput;
+use crate::receive::ConnectionState;
 use seatrial_machine::NodeId;
 use std::collections::VecDeque;
 use std::io;
@@ -11,37 +11,41 @@ use std::time::{Duration, Instant};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{Notify, mpsc};
 
-/// What waits to be sent to one connection, counted with that of all others. The server puts messages in, the connection's
-/// [`Writer`] gives them to the system from here, so the server can drop all of it at once.
+/// The queue of bytes to send to one connection, counted together with all others. The server pushes, the connection's
+/// [`ConnectionWriter`] writes from here, so the server can drop the whole queue at once.
 #[derive(Debug)]
 pub(crate) struct Unsent {
-    pub(crate) peer: Arc<Peer>,
+    pub(crate) peer: Arc<ConnectionState>,
     total: Arc<AtomicUsize>,
-    /// With more than this nothing more is processed for the connection.
+    /// With more bytes queued than this, the connection is paused: its messages are not processed.
     pause: usize,
-    queue: Mutex<Queue>,
-    /// There is something to write, or nothing more to come.
+    queue: Mutex<SendQueue>,
+    /// Notified when there is something to write, or the queue was closed.
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    chunks: VecDeque<Chunk>,
-    /// Bytes of the first one that the system has taken.
+struct SendQueue {
+    chunks: VecDeque<SendChunk>,
+    /// Bytes of the first chunk that the kernel has taken.
     taken: usize,
-    /// Nothing more will come.
+    /// No chunk follows.
     is_closed: bool,
 }
 
 /// Messages to be written together, and when they were handed over.
 #[derive(Debug)]
-struct Chunk {
+struct SendChunk {
     bytes: Vec<u8>,
     handed_over: Instant,
 }
 
 impl Unsent {
-    pub(crate) fn new(peer: Arc<Peer>, total: &Arc<AtomicUsize>, pause: usize) -> Unsent {
+    pub(crate) fn new(
+        peer: Arc<ConnectionState>,
+        total: &Arc<AtomicUsize>,
+        pause: usize,
+    ) -> Unsent {
         Unsent {
             peer,
             total: Arc::clone(total),
@@ -51,8 +55,8 @@ impl Unsent {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        // Nothing that is done under the lock panics half-way.
+    fn lock(&self) -> MutexGuard<'_, SendQueue> {
+        // No statement under the lock can panic half-way, so a poisoned lock is harmless.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,33 +64,33 @@ impl Unsent {
         self.peer.unsent.load(Ordering::Relaxed)
     }
 
-    /// Does so much wait that nothing more is to be processed for the connection?
+    /// Is the connection paused, because too many bytes are queued?
     pub(crate) fn is_paused(&self) -> bool {
         self.bytes() > self.pause
     }
 
-    /// More will be handed over.
+    /// Counts bytes that will be pushed.
     pub(crate) fn add(&self, bytes: usize) {
         self.peer.unsent.fetch_add(bytes, Ordering::Relaxed);
         self.total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Hands over what was added.
+    /// Pushes bytes that were counted by `add`.
     pub(crate) fn push(&self, bytes: Vec<u8>) {
-        self.lock().chunks.push_back(Chunk {
+        self.lock().chunks.push_back(SendChunk {
             bytes,
             handed_over: Instant::now(),
         });
         self.changed.notify_one();
     }
 
-    /// Nothing more will come; the writer ends when it has written all.
+    /// Closes the queue; the writer ends when all is written.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_one();
     }
 
-    /// Nothing of it will be sent.
+    /// Drops the whole queue.
     pub(crate) fn drop_all(&self) {
         let mut queue = self.lock();
         (queue.chunks, queue.taken) = (VecDeque::new(), 0);
@@ -94,7 +98,7 @@ impl Unsent {
         self.total.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// How long what comes first waits already; longest for who reads slowest.
+    /// Age of the first chunk; the slowest reader has the largest.
     pub(crate) fn age(&self) -> Option<Duration> {
         let queue = self.lock();
         queue
@@ -103,7 +107,7 @@ impl Unsent {
             .map(|chunk| chunk.handed_over.elapsed())
     }
 
-    /// Gives the system what it takes. True when that lets the connection go on.
+    /// Writes as much as the kernel takes. True if that ends the pause of the connection.
     fn write(&self, stream: &OwnedWriteHalf) -> io::Result<bool> {
         let mut queue = self.lock();
         let Some(chunk) = queue.chunks.front() else {
@@ -117,7 +121,7 @@ impl Unsent {
         };
         queue.taken += count;
         let taken = queue.taken;
-        // What is half written is held as a whole, and counts as a whole.
+        // A chunk is freed, and stops being counted, when all of it is written.
         let Some(chunk) = queue.chunks.pop_front_if(|it| it.bytes.len() == taken) else {
             return Ok(false);
         };
@@ -129,28 +133,28 @@ impl Unsent {
     }
 }
 
-/// Writes what is handed over to one connection, until that is all or the other side does not read.
-pub(crate) struct Writer {
+/// Writes the queue of one connection, until it is closed and empty or the peer does not read.
+pub(crate) struct ConnectionWriter {
     pub(crate) stream: OwnedWriteHalf,
     pub(crate) id: NodeId,
     pub(crate) unsent: Arc<Unsent>,
     pub(crate) patience: Duration,
-    pub(crate) inbox: mpsc::Sender<Arrival>,
+    pub(crate) inbox: mpsc::Sender<NetworkInput>,
 }
 
-impl Drop for Writer {
+impl Drop for ConnectionWriter {
     fn drop(&mut self) {
         self.unsent.drop_all();
     }
 }
 
-impl Writer {
-    /// Writes until there is nothing more to come, and reports it.
+impl ConnectionWriter {
+    /// Writes until the queue is closed and empty, and reports it.
     pub(crate) async fn run(self) {
         let reason = self.write_all().await.err();
         let (id, inbox) = (self.id, self.inbox.clone());
         drop(self);
-        let _ = inbox.send(Arrival::Written(id, reason)).await; // the server has ended
+        let _ = inbox.send(NetworkInput::Written(id, reason)).await; // the server has ended
     }
 
     async fn write_all(&self) -> io::Result<()> {
@@ -160,7 +164,7 @@ impl Writer {
                 (queue.chunks.is_empty(), queue.is_closed)
             };
             if is_empty && is_closed {
-                return Ok(()); // the stream is shut down with this end of it
+                return Ok(()); // dropping the write half shuts the stream down
             }
             if is_empty {
                 self.unsent.changed.notified().await;
@@ -168,12 +172,12 @@ impl Writer {
             }
             let ready = tokio::time::timeout(self.patience, self.stream.writable()).await;
             ready.map_err(|_| {
-                let text = "it does not read what it asked for";
+                let text = "it does not read its replies";
                 io::Error::new(io::ErrorKind::TimedOut, text)
             })??;
             if self.unsent.write(&self.stream)? {
                 self.unsent.peer.changed.notify_one();
-                let _ = self.inbox.send(Arrival::Drained(self.id)).await; // the server has ended
+                let _ = self.inbox.send(NetworkInput::Drained(self.id)).await; // the server has ended
             }
         }
     }

@@ -1,30 +1,30 @@
-//! A client's machine over one real connection.
+//! A client's machine over one connection.
 
-use crate::connection::{ConnectOptions, Connection, Event};
+use crate::connection::{ConnectOptions, ConnectionEvent, DialledConnection};
 use seatrial_machine::{Input, Machine, NodeId, Output, Peer, Ticket, Time};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-/// What a session needs to know.
+/// Options of a session.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// Who is at the other end.
+    /// The server's endpoint.
     pub server: NodeId,
-    /// How to connect.
+    /// Options of the connection.
     pub connect: ConnectOptions,
 }
 
-/// One machine and one connection, for a caller that asks one thing at a time. There is no task and no lock behind it:
-/// whoever awaits [`Session::request`] does the work, and may give it up: what was read or written in part is taken up
-/// by the next request.
+/// One machine and one connection, for a caller with one request at a time. It has no task and no lock: the caller that awaits
+/// [`Session::request`] does the work. [`Session::request`] is cancel safe: a partial read or write is continued by the next
+/// request.
 ///
-/// Its downside: between two requests nobody reads, so a message that comes then waits.
+/// Its downside: between two requests nothing is read, so a message that arrives then waits.
 pub struct Session<M: Machine> {
     machine: M,
     options: SessionOptions,
-    /// `None` when it is lost; it does not come back.
-    connection: Option<Connection>,
+    /// `None` once it is lost; a session does not reconnect.
+    connection: Option<DialledConnection>,
     began: Instant,
     tickets: u64,
     out: Vec<Output<M::Reply>>,
@@ -37,7 +37,7 @@ impl<M: Peer> Session<M> {
         machine: M,
         options: SessionOptions,
     ) -> io::Result<Session<M>> {
-        let connection = Connection::open(address, &options.connect).await?;
+        let connection = DialledConnection::open(address, &options.connect).await?;
         Ok(Session {
             machine,
             options,
@@ -48,13 +48,13 @@ impl<M: Peer> Session<M> {
         })
     }
 
-    /// Is the connection still there, as far as anybody has noticed?
+    /// Is the connection open, according to its last read or write?
     pub fn is_connected(&self) -> bool {
         self.connection.is_some()
     }
 
-    /// Asks the machine and waits for its answer, however long its own time-outs let it take. `None`: the connection is
-    /// gone and the machine still has no answer, so it never sent the request.
+    /// Sends a request to the machine and waits for its reply, as long as its own time-outs permit. `None`: the connection is
+    /// lost and the machine has no reply, so it never sent the request.
     pub async fn request(&mut self, request: M::Request) -> Option<M::Reply> {
         self.tickets += 1;
         let mine = Ticket(self.tickets);
@@ -83,7 +83,7 @@ impl<M: Peer> Session<M> {
         self.gather(mine)
     }
 
-    /// Takes the outputs of a turn: sends are gathered, the answer to the present request is returned.
+    /// Carries out the outputs of a turn: messages are gathered, the reply to the present request is returned.
     fn gather(&mut self, mine: Ticket) -> Option<M::Reply> {
         let mut found = None;
         for output in self.out.drain(..) {
@@ -94,22 +94,21 @@ impl<M: Peer> Session<M> {
                     }
                 }
                 Output::Reply(ticket, reply) if ticket == mine => found = Some(reply),
-                // Clients have no disk and no jobs; answers to earlier requests have lost their caller.
+                // A client has no disk and no jobs; replies to cancelled requests have no caller any more.
                 _ => {}
             }
         }
         found
     }
 
-    /// Waits for a message or for the machine's next wake-up, and writes meanwhile. `None` when the connection is found to
-    /// be gone.
+    /// Waits for a message or for the machine's next wake-up, and writes meanwhile. `None` if the connection is lost.
     async fn next_input(&mut self) -> Option<Input<M::Request>> {
         let patience = self.machine.wake_at().map(|wake| wake.since(self.now()));
         let from = self.options.server;
         match self.connection.as_mut()?.next_event(patience).await {
-            Event::Message(bytes) => Some(Input::Message { from, bytes }),
-            Event::Wake => Some(Input::Wake),
-            Event::Lost => {
+            ConnectionEvent::Message(bytes) => Some(Input::Message { from, bytes }),
+            ConnectionEvent::Wake => Some(Input::Wake),
+            ConnectionEvent::Lost => {
                 self.connection = None;
                 None
             }

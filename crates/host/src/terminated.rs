@@ -1,11 +1,11 @@
-//! The end of a server process.
+//! The termination signals of a server process.
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Done when SIGTERM or SIGINT (Ctrl-C) has come. Must be polled within a runtime that has signals.
+/// Completes when SIGTERM or SIGINT (Ctrl-C) arrives. Must be polled within a runtime that has signals.
 ///
-/// From its first poll on, SIGXFSZ is ignored: a write beyond the largest allowed file is then an error, as on a full disk,
-/// instead of a signal that kills.
+/// From its first poll on, SIGXFSZ is ignored: a write past the maximum file length then fails like one on a full disk, instead
+/// of killing the process.
 pub async fn terminated() {
     let _full = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
     match (
@@ -18,7 +18,7 @@ pub async fn terminated() {
                 _ = interrupt.recv() => {}
             }
         }
-        // Then only SIGKILL ends it, which it survives as well.
+        // Without handlers only SIGKILL ends the process, from which it recovers as well.
         _ => std::future::pending().await,
     }
 }

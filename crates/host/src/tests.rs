@@ -1,6 +1,6 @@
 //! A toy machine on real sockets and a real file.
 
-use crate::opening::{ServerOpening, Step};
+use crate::opening::{OpeningStep, ServerOpening};
 use crate::{
     Booted, ClientOpening, ConnectOptions, HostError, HostLimits, Peer, PeerOptions, Protocol,
     ServeOptions, Session, SessionOptions, serve, wire,
@@ -114,7 +114,7 @@ fn boot(data: &DataFolder) -> Result<Booted<Counter>, String> {
     if bytes.contains(&b'x') {
         return Err("an x in the log".into());
     }
-    // Behind the counted bytes there may be a torn tail.
+    // After the counted bytes there may be a torn tail.
     let count = bytes.iter().take_while(|&&byte| byte == b'+').count() as u64;
     let machine = Counter {
         count,
@@ -163,7 +163,8 @@ fn enter(stream: &mut TcpStream) {
 /// Lets a client in.
 fn let_in(stream: &mut TcpStream) {
     let opening = hear_all(stream);
-    let Step::Open(Some(answer)) = ServerOpening::new(PROTOCOL, None, [0; 32]).step(&opening)
+    let OpeningStep::Open(Some(answer)) =
+        ServerOpening::new(PROTOCOL, None, [0; 32]).step(&opening)
     else {
         panic!("refused");
     };
@@ -357,7 +358,7 @@ impl Machine for Asker {
     fn turn(&mut self, now: Time, input: Input<Vec<u8>>, out: &mut Vec<Output<Self::Reply>>) {
         match input {
             Input::Request(ticket, message) => {
-                // Only what nobody answers is given up soon.
+                // Only a request without a reply times out soon.
                 let is_answered = message.len() == 1;
                 let patience = if is_answered { 60_000 } else { 50 };
                 self.open = Some((ticket, now + Duration::from_millis(patience)));
@@ -417,10 +418,10 @@ fn session(address: SocketAddr, messages: &[&[u8]]) -> Vec<Option<Result<u64, &'
 }
 
 #[test]
-fn a_session_asks_gives_up_and_goes_on() {
+fn a_session_continues_after_a_cancelled_request() {
     let scratch = tempfile::tempdir().unwrap();
     let server = begin(scratch.path());
-    let replies = session(server.address, &[b"+", b"nobody answers this", b"+", b"?"]);
+    let replies = session(server.address, &[b"+", b"no reply to this", b"+", b"?"]);
     assert_eq!(
         replies,
         [Some(Ok(1)), Some(Err("timeout")), Some(Ok(2)), Some(Ok(2))]

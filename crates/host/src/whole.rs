@@ -1,15 +1,15 @@
-//! Files that have their name only when they are whole and durable.
+//! Atomic replacement of files: a file gets its name when it is complete and durable.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes the file at `path` with `fill`: under the name `PATH.partial`, synced, renamed, and the folder synced. When this
-/// returns `Ok`, a loss of power loses neither the contents nor the name; at any time before, `path` is what it was. What an
-/// error leaves is removed.
+/// Writes the file at `path` with `fill`: under the name `PATH.partial`, then syncs it, renames it, and syncs the folder. When
+/// this returns `Ok`, a power failure loses neither contents nor name; at any time before, `path` has its old contents. After an
+/// error the partial file is removed.
 ///
-/// A symbolic link keeps its name, the file that it names is replaced. What is no regular file (a terminal, a pipe) is
-/// written to as it is.
+/// A symbolic link stays and the file that it names is replaced. A file that is not regular (a terminal, a pipe) is written to
+/// directly.
 pub fn write_whole(
     path: &Path,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -28,27 +28,27 @@ pub fn write_whole(
     });
     let kept = written.and_then(|()| keep_whole(&partial, &path));
     if kept.is_err() {
-        // What went wrong says more than why this stays.
+        // The error of the write is more useful than an error of this removal.
         let _ = fs::remove_file(&partial);
     }
     kept
 }
 
-/// The name under which a file is written before it is whole: `PATH.partial`.
+/// The name of an incomplete file: `PATH.partial`.
 pub fn partial_of(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".partial");
     path.with_file_name(name)
 }
 
-/// Gives the complete file `partial` its final name, which may be taken: contents first, then the name, both durable.
+/// Renames the complete file `partial` to `path`, which may exist: contents first, then the name, both durable.
 pub fn keep_whole(partial: &Path, path: &Path) -> io::Result<()> {
     File::open(partial)?.sync_all()?;
     fs::rename(partial, path)?;
     sync_folder_of(path)
 }
 
-/// Makes a folder and those above it that are missing; their names are durable then.
+/// Creates a folder and its missing parents, and makes their names durable.
 pub fn create_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -57,14 +57,14 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
         create_folder(parent)?;
     }
     match fs::create_dir(folder) {
-        // Another program made it meanwhile.
+        // Another program created it meanwhile.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
         made => made?,
     }
     sync_folder_of(folder)
 }
 
-/// Syncs the folder that has an entry for `path`.
+/// Syncs the folder that contains `path`.
 pub fn sync_folder_of(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()

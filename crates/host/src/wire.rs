@@ -1,40 +1,39 @@
-//! Messages on a stream of bytes: a length (4 bytes, little-endian, without itself) before each.
+//! Framing of messages on a byte stream: a length (4 bytes, little-endian, not counting itself) before each.
 
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Bytes of the length before each message.
+/// Length of the prefix before each message, in bytes.
 pub const PREFIX_LENGTH: usize = 4;
 
-/// Puts a message with its length onto `out`.
+/// Appends a message with its prefix to `out`.
 pub fn write(out: &mut Vec<u8>, message: &[u8]) {
     write_prefix(out, message.len());
     out.extend_from_slice(message);
 }
 
-/// Puts the length of a message onto `out`.
+/// Appends the prefix of a message to `out`.
 pub(crate) fn write_prefix(out: &mut Vec<u8>, length: usize) {
     assert!(u32::try_from(length).is_ok(), "a message of {length} bytes");
     out.extend_from_slice(&(length as u32).to_le_bytes());
 }
 
-/// Room for the next read.
+/// Capacity reserved for the next read.
 const READ_LENGTH: usize = 64 << 10;
 
-/// The messages of a stream, one by one. It owns what was read of a message that is not whole yet, so that waiting for
-/// [`Messages::next`] may be given up at any time and taken up again. Memory grows only with what arrives, whatever
-/// length a prefix claims.
+/// The messages of a stream, one by one. It owns the bytes of an incomplete message, so [`Messages::next`] is cancel safe.
+/// Memory grows only with the bytes that arrive, whatever length a prefix claims.
 #[derive(Debug)]
 pub struct Messages<S> {
     stream: S,
     length_max: usize,
     buffer: Vec<u8>,
-    /// Bytes of `buffer` that were given out.
+    /// Bytes of `buffer` that were returned already.
     start: usize,
 }
 
 impl<S: AsyncRead + Unpin> Messages<S> {
-    /// The messages of `stream`, none of which may be longer than `length_max` bytes.
+    /// The messages of `stream`, each of at most `length_max` bytes.
     pub fn new(stream: S, length_max: usize) -> Messages<S> {
         Messages {
             stream,
@@ -44,14 +43,13 @@ impl<S: AsyncRead + Unpin> Messages<S> {
         }
     }
 
-    /// From now on no message may be longer than this.
+    /// Changes the maximum length of a message, from now on.
     pub fn set_length_max(&mut self, length_max: usize) {
         self.length_max = length_max;
     }
 
-    /// The next message; `None` when the stream ended between two. Fails on a stream that ends within a message, and on
-    /// a claim of more than the allowed length as soon as the prefix is there. Loses nothing when it is dropped before
-    /// it is done.
+    /// The next message; `None` at the end of the stream, between two messages. Fails if the stream ends within a message, and
+    /// if a prefix claims more than the maximum, before the message arrives. Cancel safe.
     pub async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             if let Some(message) = self.take()? {
@@ -60,7 +58,7 @@ impl<S: AsyncRead + Unpin> Messages<S> {
             self.buffer.drain(..self.start);
             self.start = 0;
             if self.buffer.is_empty() && self.buffer.capacity() > 4 * READ_LENGTH {
-                self.buffer = Vec::new(); // a long message leaves nothing behind
+                self.buffer = Vec::new(); // frees the memory of a long message
             }
             self.buffer.reserve(READ_LENGTH);
             if self.stream.read_buf(&mut self.buffer).await? == 0 {
@@ -73,7 +71,7 @@ impl<S: AsyncRead + Unpin> Messages<S> {
         }
     }
 
-    /// The next message, if all of it was read.
+    /// The next message, if it is complete.
     fn take(&mut self) -> io::Result<Option<Vec<u8>>> {
         let Some((prefix, rest)) = self.buffer[self.start..].split_first_chunk() else {
             return Ok(None);
@@ -81,7 +79,7 @@ impl<S: AsyncRead + Unpin> Messages<S> {
         let length = u32::from_le_bytes(*prefix) as usize;
         if length > self.length_max {
             let allowed = self.length_max;
-            let problem = format!("a message of {length} bytes, at most {allowed} are allowed");
+            let problem = format!("a message of {length} bytes exceeds the maximum of {allowed}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
         }
         let Some(message) = rest.get(..length) else {

@@ -1,4 +1,4 @@
-//! A clock that is wrong.
+//! Faulty clocks.
 
 use crate::Time;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub struct Clock {
     /// Parts per million that it runs fast.
     drift_ppm: i32,
     strobe: Option<Strobe>,
-    /// The latest time shown.
+    /// The latest time that the machine was shown.
     shown: Time,
 }
 
@@ -61,7 +61,7 @@ impl Clock {
         }
     }
 
-    /// The same clock in the node's next life: it begins at zero, and is as fast and as unsteady as before.
+    /// The same clock after a restart of the node: it begins at zero, with the same drift and strobe.
     pub fn restart(&mut self, world: Time) {
         *self = Clock {
             strobe: self.strobe,
@@ -69,7 +69,7 @@ impl Clock {
         };
     }
 
-    /// How fast it runs, in millionths; a clock never stands still or runs backwards by its drift.
+    /// Its speed in millionths; the drift never stops or reverses a clock.
     fn speed(&self) -> i128 {
         (MILLION + i128::from(self.drift_ppm)).max(1)
     }
@@ -86,15 +86,15 @@ impl Clock {
         self.base(world) + ahead.map_or(0, |strobe| strobe.delta)
     }
 
-    /// What the node's machine is shown at this time of the world.
+    /// The time that the node's machine is shown at this time of the world.
     pub fn read(&mut self, world: Time) -> Time {
         let raw = u64::try_from(self.raw(world).max(0)).unwrap_or(u64::MAX);
         self.shown = self.shown.max(Time::from_nanoseconds(raw));
         self.shown
     }
 
-    /// The earliest time of the world, from `now` on, at which the machine is shown `local` or later. `None` for a time
-    /// that never comes.
+    /// The earliest time of the world, from `now` on, at which the machine is shown `local` or later. `None` for a time that is
+    /// never shown.
     pub fn world_time(&self, local: Time, now: Time) -> Option<Time> {
         if local <= self.shown {
             return Some(now);
@@ -121,8 +121,8 @@ impl Clock {
         Some((self.anchor.0 + Duration::from_nanos(passed)).max(now))
     }
 
-    /// Jumps by `offset_ns` and runs with this drift from now on; a strobe ends. Neither jump nor drift: it goes on from
-    /// what it showed last, right from now on.
+    /// Jumps by `offset_ns` and runs with this drift from now on; a strobe ends. With neither jump nor drift it continues from
+    /// the time that it showed last, at the right speed.
     pub fn skew(&mut self, world: Time, offset_ns: i64, drift_ppm: i32) {
         let mut local = self.base(world) + i128::from(offset_ns);
         if (offset_ns, drift_ppm) == (0, 0) {
@@ -238,7 +238,7 @@ mod tests {
             .map(|world| clock.raw(ms(world)) / 1_000_000)
             .into();
         assert_eq!(raws, [99, 150, 159, 110, 119, 170, 194, 145]);
-        // Shown in the first ahead phase that reaches it; what was shown is not taken back.
+        // Shown in the first ahead phase that reaches it; a shown time is not taken back.
         assert_eq!(clock.world_time(ms(165), ms(100)), Some(ms(120)));
         assert_eq!(clock.world_time(ms(155), ms(100)), Some(ms(105)));
         assert_eq!(clock.world_time(ms(196), ms(100)), Some(ms(196)));
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(
             clock.read(ms(140)),
             ms(175),
-            "it goes on from what it showed"
+            "it continues from the time shown"
         );
     }
 }

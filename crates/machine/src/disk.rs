@@ -1,13 +1,13 @@
-//! Reading bytes that are already sealed.
+//! Read access to durable bytes.
 
 use std::io;
 
 /// Durable bytes as a machine may read them: an immutable prefix of a log, a file. Writes are [`Output::Append`]; reads of
-/// what is already durable are plain calls. Implemented by real files, simulated disks and byte slices.
+/// durable bytes are plain calls. Implemented by real files, simulated disks and byte slices.
 ///
 /// [`Output::Append`]: crate::Output::Append
 pub trait Disk {
-    /// Bytes readable now.
+    /// Number of readable bytes.
     fn len(&self) -> u64;
 
     /// Is there nothing to read?
@@ -15,7 +15,7 @@ pub trait Disk {
         self.len() == 0
     }
 
-    /// Fills `buffer` from `offset` on; fails with `UnexpectedEof` when fewer bytes are there.
+    /// Fills `buffer` from `offset` on; `UnexpectedEof` if there are fewer bytes.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 }
 

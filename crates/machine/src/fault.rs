@@ -3,7 +3,7 @@
 //!
 //! To add a fault: a variant of [`Fault`] (or of [`Disturbance`], [`DiskTrouble`]), an arm in [`Fault::parts`] and a
 //! row in the table below. Its operation in a history, its place in a plan, its text for people, what ends it and how
-//! reports shade it follow from the row. What is left to write is its effect in `sim` and in `runner`, and the draw in
+//! reports shade it follow from the row. Still to write: its effect in `sim` and in `runner`, and the draw in
 //! `generator::faults`.
 
 mod kind;
@@ -125,7 +125,7 @@ pub enum DiskTrouble {
     NoSpace,
 }
 
-/// A step of a fault schedule: it breaks the system under test, mends it, or asks about it.
+/// A step of a fault schedule: it injects a fault, ends one, or observes the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The process ends at once (SIGKILL); what it had not synced may be lost.
@@ -281,7 +281,7 @@ pub struct FaultParameter {
     pub range: RangeInclusive<i64>,
     /// What a plan need not say.
     pub default: Option<i64>,
-    /// What it is, in a few words.
+    /// A short description.
     pub about: &'static str,
 }
 
@@ -308,7 +308,7 @@ pub struct FaultInfo {
     /// What it does; [`Fault::effect`] knows the exception of a clock that is set right.
     pub effect: FaultEffect,
     /// The text after the name and the subject, with a `{}` for each number.
-    words: &'static str,
+    template: &'static str,
     make: Make,
 }
 
@@ -522,7 +522,7 @@ impl FaultInfo {
             kind,
             parameters: &[],
             effect: FaultEffect::Once,
-            words: "",
+            template: "",
             make,
         }
     }
@@ -556,10 +556,14 @@ impl FaultInfo {
         FaultInfo::new(name, FaultKind::Disk, Make::Trouble(make)).begins(FaultState::FailingDisk)
     }
 
-    const fn with(self, parameters: &'static [FaultParameter], words: &'static str) -> FaultInfo {
+    const fn with(
+        self,
+        parameters: &'static [FaultParameter],
+        template: &'static str,
+    ) -> FaultInfo {
         FaultInfo {
             parameters,
-            words,
+            template,
             ..self
         }
     }
@@ -826,7 +830,7 @@ fn nanoseconds(duration: &Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// A fault in words for people: `slow n1↔n2 by 5ms ± 1ms`.
+/// The text of a fault: `slow n1↔n2 by 5ms ± 1ms`.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let FaultParts {
@@ -841,7 +845,7 @@ impl fmt::Display for Fault {
             FaultSubject::Links(links) => write!(f, " {}", name_links(links))?,
         }
         let mut numbers = numbers.iter().zip(info.parameters);
-        for (number, words) in info.words.split("{}").enumerate() {
+        for (number, text) in info.template.split("{}").enumerate() {
             if number > 0
                 && let Some((number, parameter)) = numbers.next()
             {
@@ -851,7 +855,7 @@ impl fmt::Display for Fault {
                     ParameterUnit::Count => write!(f, "{number}")?,
                 }
             }
-            f.write_str(words)?;
+            f.write_str(text)?;
         }
         Ok(())
     }
@@ -860,7 +864,7 @@ impl fmt::Display for Fault {
 /// Links that a text names.
 const LINKS_NAMED: usize = 6;
 
-/// Links in words: both directions of a pair as one, the first few by name.
+/// The text of links: both directions of a pair as one, the first few by name.
 fn name_links(links: &[Link]) -> String {
     let mut names = Vec::new();
     for link in links {

@@ -1,4 +1,4 @@
-//! The fields of a message, each checked against what is there.
+//! Decoding of message fields, each checked against the received bytes.
 
 use crate::counted;
 use std::error::Error;
@@ -9,27 +9,27 @@ use std::fmt;
 pub enum MessageError {
     /// The message ends inside a field.
     Short {
-        /// What is cut.
+        /// The field.
         field: &'static str,
-        /// Where it starts.
+        /// Its offset.
         offset: usize,
-        /// Where the message ends.
+        /// Length of the message.
         length: usize,
     },
     /// A field has a value that is never sent.
     Value {
-        /// Which field.
+        /// The field.
         field: &'static str,
-        /// Where it is.
+        /// Its offset.
         offset: usize,
-        /// What it says.
+        /// Its value.
         value: u64,
     },
-    /// Bytes are left behind the last field.
+    /// Bytes follow the last field.
     Trailing {
-        /// Where the message should end.
+        /// Offset of the end.
         offset: usize,
-        /// How many bytes are left.
+        /// Number of further bytes.
         count: usize,
     },
 }
@@ -63,7 +63,7 @@ impl fmt::Display for MessageError {
 
 impl Error for MessageError {}
 
-/// Reads the fields of a message, in order. It never panics and allocates nothing, whatever the bytes claim.
+/// Decodes the fields of a message, in order. It never panics and allocates nothing, whatever lengths the bytes claim.
 #[derive(Clone, Debug)]
 pub struct FieldReader<'a> {
     message: &'a [u8],
@@ -76,17 +76,17 @@ impl<'a> FieldReader<'a> {
         FieldReader { message, offset: 0 }
     }
 
-    /// Starts at `offset`; behind the end every field is cut.
+    /// Starts at `offset`; past the end every field is cut.
     pub fn starting_at(message: &'a [u8], offset: usize) -> FieldReader<'a> {
         FieldReader { message, offset }
     }
 
-    /// Where the next field starts.
+    /// Offset of the next field.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// The field of `width` bytes that was just read has a value that is never sent.
+    /// The error for the field of `width` bytes that was just read: its value is not a valid one.
     pub fn never(&self, field: &'static str, width: usize, value: u64) -> MessageError {
         MessageError::Value {
             field,
@@ -139,7 +139,7 @@ impl<'a> FieldReader<'a> {
         self.array(field).map(u64::from_le_bytes)
     }
 
-    /// A truth value: 0 or 1.
+    /// A boolean: 0 or 1.
     pub fn truth(&mut self, field: &'static str) -> Result<bool, MessageError> {
         match self.byte(field)? {
             0 => Ok(false),
@@ -148,7 +148,7 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    /// `length` bytes that have to be zero.
+    /// `length` bytes that must be zero.
     pub fn zeros(&mut self, length: usize) -> Result<(), MessageError> {
         for _ in 0..length {
             let byte = self.byte("zero")?;
@@ -178,14 +178,14 @@ impl<'a> FieldReader<'a> {
         })
     }
 
-    /// Everything that is left.
+    /// All remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         let rest = self.message.get(self.offset..).unwrap_or(&[]);
         self.offset = self.message.len();
         rest
     }
 
-    /// An error unless everything was read.
+    /// Fails if bytes remain.
     pub fn end(&self) -> Result<(), MessageError> {
         match self.message.len().saturating_sub(self.offset) {
             0 => Ok(()),

@@ -1,4 +1,4 @@
-//! Figures as people read them.
+//! Numbers in messages: plurals and thousands separators.
 
 /// A number of things: `1 operation`, `22,141 operations`, `2 histories`, `3 batches`. `noun` is the singular.
 pub fn counted(number: u64, noun: &str) -> String {

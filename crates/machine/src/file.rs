@@ -1,4 +1,4 @@
-//! Files of a machine: what it asks for, in which order that is done, and how.
+//! File tasks of a machine: their kinds, their order, and their execution.
 
 use crate::{Medium, Storage, Ticket};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Names a file of a machine: 1 to 128 characters out of letters, digits, `-`, `_` and `.`, the first no `.`.
+/// Name of a file of a machine: 1 to 128 characters out of letters, digits, `-`, `_` and `.`, not beginning with `.`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileName(Arc<str>);
 
@@ -16,7 +16,7 @@ pub struct FileName(Arc<str>);
 const NAME_LENGTH_MAX: usize = 128;
 
 impl FileName {
-    /// Nothing, if the name is not allowed.
+    /// `None` if the name is not valid.
     pub fn new(name: &str) -> Option<FileName> {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         let is_name = (1..=NAME_LENGTH_MAX).contains(&name.len())
@@ -37,36 +37,36 @@ impl fmt::Display for FileName {
     }
 }
 
-/// Something to be done to a file, answered by [`Input::FileDone`](crate::Input::FileDone).
+/// A task on a file, reported by [`Input::FileDone`](crate::Input::FileDone).
 ///
-/// Tasks that name the same file are done in the order in which they were pushed, others in any order. Only
-/// [`FileTask::Sync`], [`FileTask::Publish`] and [`FileTask::Remove`] make anything durable; before that, a crash may keep
-/// what was done whole, in part or not at all.
+/// Tasks that name the same file run in the order in which they were pushed, others in any order. Only [`FileTask::Sync`],
+/// [`FileTask::Publish`] and [`FileTask::Remove`] make anything durable; until then a crash may keep earlier tasks completely,
+/// in part or not at all.
 ///
-/// After a change or sync that failed nobody knows what the file holds: all further tasks on it but `Create` and `Remove` are
-/// refused, so a failed sync cannot be repeated as if it had worked, and of a series of tasks up to a `Publish` only the last
-/// answer needs to be looked at.
+/// After a failed change or sync the contents of the file are unknown: all further tasks on it but `Create` and `Remove` fail.
+/// So a failed sync cannot be repeated as if it had worked, and of a series of tasks up to a `Publish` only the last result
+/// needs to be checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileTask {
-    /// Makes an empty file; one that is there is emptied.
+    /// Creates an empty file; truncates an existing one.
     Create {
         /// The file.
         file: FileName,
     },
-    /// Writes bytes into a file that is there; it grows when they end after its end.
+    /// Writes bytes to an existing file; it grows if they end past its end.
     Write {
         /// The file.
         file: FileName,
-        /// Where the first byte goes.
+        /// Offset of the first byte.
         offset: u64,
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// Cuts or lengthens (with zeros) a file.
+    /// Truncates a file, or extends it with zeros.
     SetLength {
         /// The file.
         file: FileName,
-        /// Its new length in bytes.
+        /// Its new length, in bytes.
         length: u64,
     },
     /// Makes the bytes, the length and the name of a file durable.
@@ -74,24 +74,24 @@ pub enum FileTask {
         /// The file.
         file: FileName,
     },
-    /// Gives a file its final name at once and durably: its bytes are synced, it is renamed, the folder is synced. After a
-    /// crash the name `to` has all of this file or all of what was there before, never a part.
+    /// Renames a file atomically and durably: its bytes are synced, it is renamed, the folder is synced. After a crash the name
+    /// `to` has all of this file or all of the earlier one, never a part.
     Publish {
-        /// The file as it was written.
+        /// The file.
         file: FileName,
-        /// The name that readers know; a file that has it is replaced.
+        /// The name for readers; an existing file of this name is replaced.
         to: FileName,
     },
-    /// Reads bytes; an end of file before they are complete is an error.
+    /// Reads bytes; fails if the file ends before they are complete.
     Read {
         /// The file.
         file: FileName,
-        /// The first byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         length: usize,
     },
-    /// Removes a file durably; one that is not there is no error.
+    /// Removes a file durably; no error if it does not exist.
     Remove {
         /// The file.
         file: FileName,
@@ -112,7 +112,7 @@ impl FileTask {
         }
     }
 
-    /// Every file that it names.
+    /// All files that it names.
     fn files(&self) -> impl Iterator<Item = &FileName> {
         let to = match self {
             FileTask::Publish { to, .. } => Some(to),
@@ -121,7 +121,7 @@ impl FileTask {
         std::iter::once(self.file()).chain(to)
     }
 
-    /// Does it wait for the medium?
+    /// Does it sync the medium?
     pub const fn is_sync(&self) -> bool {
         matches!(
             self,
@@ -130,26 +130,26 @@ impl FileTask {
     }
 }
 
-/// What a task on a file answers.
+/// The result of a file task.
 pub type FileResult = Result<FileAnswer, FileError>;
 
-/// A task on a file was done.
+/// The result of a successful file task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileAnswer {
-    /// It was done.
+    /// Done, without a value.
     Done,
     /// The bytes that were read.
     Bytes(Vec<u8>),
 }
 
-/// A task on a file failed.
+/// The error of a file task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
     /// The file.
     pub file: FileName,
-    /// What kind of failure: `StorageFull`, `NotFound`, `UnexpectedEof`, …
+    /// The kind of error: `StorageFull`, `NotFound`, `UnexpectedEof`, …
     pub kind: io::ErrorKind,
-    /// What the system says.
+    /// The system's error.
     pub text: String,
 }
 
@@ -161,42 +161,42 @@ impl fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-/// Files that stay open between tasks, those with unsynced bytes aside.
+/// Maximum number of files kept open between tasks, besides those with unsynced bytes.
 const OPEN_MAX: usize = 64;
 
 /// An open file.
 #[derive(Debug)]
 struct OpenFile {
     medium: Arc<dyn Medium>,
-    /// Bytes or length may differ from what is durable.
+    /// Bytes or length may not be durable.
     is_dirty: bool,
     /// The name is durable.
     is_named: bool,
 }
 
-/// What is known of the files of a folder.
+/// State of the files of a folder.
 #[derive(Debug, Default)]
 struct Known {
     open: BTreeMap<FileName, OpenFile>,
-    /// Files of which a change or sync failed.
+    /// Files with a failed change or sync.
     failed: BTreeSet<FileName>,
 }
 
-/// Does what tasks on files say, for a driver, on any thread. It keeps files open between tasks: a file with unsynced bytes
-/// is never closed before its sync, which would lose the error of a failed write-back.
+/// Runs file tasks for a driver, on any thread. It keeps files open between tasks: a file with unsynced bytes is not closed
+/// before its sync, because closing would lose the error of a failed write-back.
 ///
-/// Two tasks that name the same file must not run at the same time: [`FileQueue`] sees to that.
+/// Two tasks that name the same file must not run at the same time: [`FileQueue`] ensures that.
 #[derive(Clone, Debug)]
 pub struct FileFolder {
     storage: Arc<dyn Storage>,
     folder: PathBuf,
-    /// The folder is there and its name is durable.
+    /// The folder exists and its name is durable.
     is_there: Arc<AtomicBool>,
     known: Arc<Mutex<Known>>,
 }
 
 impl FileFolder {
-    /// Files in a folder of a storage.
+    /// The files in a folder of a storage.
     pub fn new(storage: Arc<dyn Storage>, folder: PathBuf) -> FileFolder {
         FileFolder {
             storage,
@@ -206,7 +206,7 @@ impl FileFolder {
         }
     }
 
-    /// Does one task; blocks for as long as the storage does.
+    /// Runs one task; blocks as long as the storage does.
     pub fn run(&self, task: FileTask) -> FileResult {
         let file = task.file().clone();
         let is_change = !matches!(task, FileTask::Read { .. });
@@ -248,7 +248,7 @@ impl FileFolder {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        // Nothing panics half-way under the lock.
+        // No statement under the lock can panic half-way, so a poisoned lock is harmless.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -279,7 +279,7 @@ impl FileFolder {
         Ok(())
     }
 
-    /// Keeps a file open; closes another one that has nothing to lose when there are too many.
+    /// Keeps a file open; closes another one without unsynced bytes if there are too many.
     fn keep(&self, file: FileName, medium: Arc<dyn Medium>, is_dirty: bool) {
         let open = &mut self.lock().open;
         if open.len() >= OPEN_MAX {
@@ -292,13 +292,13 @@ impl FileFolder {
         let kept = OpenFile {
             medium,
             is_dirty,
-            // Whoever made an existing file may have been killed before its name was synced.
+            // A process that created an existing file may have been killed before it synced the name.
             is_named: false,
         };
         open.insert(file, kept);
     }
 
-    /// A file that is or becomes open.
+    /// A file, opened if it is not open.
     fn opened(&self, file: &FileName) -> io::Result<Arc<dyn Medium>> {
         let known = self.lock();
         if known.failed.contains(file) {
@@ -310,7 +310,7 @@ impl FileFolder {
         }
         drop(known);
         let medium = self.storage.open_write(&self.path(file))?;
-        // Bytes of an earlier process may be readable and not durable.
+        // Bytes written by an earlier process may be readable and not durable.
         self.keep(file.clone(), Arc::clone(&medium), true);
         Ok(medium)
     }
@@ -357,7 +357,7 @@ impl FileFolder {
         drop(known);
         let named = self.storage.sync_folder(&self.folder);
         if named.is_err() {
-            // The name that is there may go away again.
+            // The file's name may be undone by a crash.
             self.lock().failed.insert(to.clone());
         }
         named
@@ -365,7 +365,7 @@ impl FileFolder {
 
     fn read(&self, file: &FileName, offset: u64, length: usize) -> io::Result<FileAnswer> {
         let medium = self.opened(file)?;
-        // No more is reserved than is there, whatever was asked for.
+        // Reserves only as much as the file has, whatever length was requested.
         if offset
             .checked_add(length as u64)
             .is_none_or(|end| end > medium.len())
@@ -391,9 +391,9 @@ impl FileFolder {
     }
 }
 
-/// Says which tasks may run now: those that name no file of a task that runs, or that came before and still waits.
+/// Decides which tasks may run: those that share no file with a running task or with an earlier waiting one.
 ///
-/// Cost: a pass over the tasks that wait, of which the driver bounds the number by taking no more messages.
+/// Cost: a pass over the waiting tasks, whose number the driver bounds by holding messages back.
 #[derive(Debug, Default)]
 pub struct FileQueue {
     waiting: VecDeque<(Ticket, FileTask)>,
@@ -401,14 +401,14 @@ pub struct FileQueue {
 }
 
 impl FileQueue {
-    /// Takes a task in. Its ticket must be unique among those under way.
+    /// Queues a task. Its ticket must be unique among the tasks under way.
     pub fn push(&mut self, ticket: Ticket, task: FileTask) {
         let is_new = !self.running.contains_key(&ticket);
         assert!(is_new, "two tasks on files have the ticket {}", ticket.0);
         self.waiting.push_back((ticket, task));
     }
 
-    /// A task that is to be run now, if there is one.
+    /// Removes a task that may run now, if there is one.
     pub fn start(&mut self) -> Option<(Ticket, FileTask)> {
         let mut busy: BTreeSet<&FileName> = self.running.values().flatten().collect();
         let place = self.waiting.iter().position(|(_, task)| {
@@ -422,12 +422,12 @@ impl FileQueue {
         Some((ticket, task))
     }
 
-    /// The task with this ticket has run.
+    /// Ends the task with this ticket.
     pub fn finish(&mut self, ticket: Ticket) {
         self.running.remove(&ticket);
     }
 
-    /// Tasks that wait or run.
+    /// Number of tasks that wait or run.
     pub fn len(&self) -> usize {
         self.waiting.len() + self.running.len()
     }

@@ -1,4 +1,4 @@
-//! What a machine finds on its disk at a start, and what it makes of it.
+//! The data folder of a machine, and what its boot returns.
 
 use crate::file::{FileFolder, FileName};
 use crate::{Log, LogName, Medium, OpenLog, Storage};
@@ -23,7 +23,7 @@ pub struct DataFolder {
 }
 
 impl DataFolder {
-    /// Opens a folder, making it durably when it is missing; the folder above it must be durable.
+    /// Opens a folder, creating it durably if it is missing; its parent must be durable.
     pub fn open(storage: Arc<dyn Storage>, path: &Path) -> io::Result<DataFolder> {
         storage.create_folder(path)?;
         if let Some(above) = path.parent() {
@@ -33,7 +33,7 @@ impl DataFolder {
         Ok(DataFolder { storage, path })
     }
 
-    /// The storage that the folder is on, for jobs of machines that have a layout of their own.
+    /// The storage of the folder, for jobs of machines with a layout of their own.
     pub fn storage(&self) -> &Arc<dyn Storage> {
         &self.storage
     }
@@ -43,13 +43,13 @@ impl DataFolder {
         &self.path
     }
 
-    /// A log; empty when there is none.
+    /// A log; empty if it does not exist.
     pub fn log(&self, name: LogName) -> io::Result<Log> {
         Log::open(&*self.storage, &self.path, name)
     }
 
-    /// The names of all files, sorted. Files that were being written at a crash are among them: names say what is whole
-    /// only where nothing but [`FileTask::Publish`](crate::FileTask::Publish) gives them.
+    /// Names of all files, sorted, including files that were being written at a crash: a name implies a complete file only if
+    /// [`FileTask::Publish`](crate::FileTask::Publish) alone gives such names.
     pub fn files(&self) -> io::Result<Vec<FileName>> {
         let names = match self.storage.list(&self.files_path()) {
             Ok(names) => names,
@@ -64,23 +64,23 @@ impl DataFolder {
         self.storage.open(&self.files_path().join(name.as_str()))
     }
 
-    /// Where the machine's files are.
+    /// Path of the machine's files.
     pub fn files_path(&self) -> PathBuf {
         self.path.join("files")
     }
 
-    /// Carries the tasks on files out, for a driver.
+    /// Runs the file tasks, for a driver.
     pub fn file_folder(&self) -> FileFolder {
         FileFolder::new(Arc::clone(&self.storage), self.files_path())
     }
 }
 
-/// What a start made of a [`DataFolder`].
+/// Result of booting a machine from a [`DataFolder`].
 #[derive(Debug)]
 pub struct Booted<M> {
     /// The machine, before its first turn.
     pub machine: M,
-    /// The logs that it will append to. The driver opens them, and panics at an append to another one.
+    /// The logs that it appends to. The driver opens them, and panics at an append to another one.
     pub logs: Vec<OpenLog>,
 }
 
@@ -93,7 +93,7 @@ impl<M> Booted<M> {
         }
     }
 
-    /// A machine with the log [`LogName::MAIN`], which ends at a position; what is after it is cut off.
+    /// A machine with the log [`LogName::MAIN`], truncated at `end`.
     pub fn with_log(machine: M, end: u64) -> Booted<M> {
         Booted {
             machine,

@@ -1,31 +1,38 @@
-//! The vocabulary of every core. A machine is told the time and one input and answers with outputs; it has no
-//! clock, no random device, no thread, no socket and no file of its own.
+//! The vocabulary of all cores: machines, their inputs and outputs, time, random numbers, logs and files, faults. A machine
+//! takes the time and one input and pushes outputs; it has no clock, no random device, no thread, no socket and no file.
 //!
-//! What a machine may ask for, and what answers it:
+//! ```text
+//!   driver: host (real) or sim (seeded)
+//!   ┌───────────────────────────────────────────────────────────────┐
+//!   │  now, Input ──► Machine::turn ──► outputs ──► carried out ─┐  │
+//!   │    ▲              ▲ wake_at: when to wake it               │  │
+//!   │    └──────────────┴── results, messages, time ◄────────────┘  │
+//!   └───────────────────────────────────────────────────────────────┘
+//! ```
 //!
-//! | [`Output`] | what is done | answer |
+//! | [`Output`] | carried out as | reported by |
 //! | --- | --- | --- |
-//! | `Send` | one message to a node, by its id; may be lost, late, repeated, overtaken | none |
+//! | `Send` | one message to a node, by its id; may be lost, late, duplicated, reordered | none |
 //! | `Append` | bytes at the end of one of its logs, made durable | [`Input::Appended`] |
-//! | `TruncateHead` | the space of a log before a position is given back | none |
+//! | `TruncateHead` | the space of a log before a position is freed | none |
 //! | `File` | create, write, set length, sync, publish, read or remove a file ([`FileTask`]) | [`Input::FileDone`] |
-//! | `Compute` | a [`Job`] beside the machine, in any order | [`Input::Computed`] |
-//! | `Reply` | an answer to a local caller | |
-//! | `Admit`, `Close` | what becomes of a connection | none |
-//! | `Address` | where another node is from now on | none |
+//! | `Compute` | a [`Job`] outside of the machine, in any order | [`Input::Computed`] |
+//! | `Reply` | a reply to a local caller | none |
+//! | `Admit`, `Close` | a connection is admitted or closed | none |
+//! | `Address` | the address of another node changes | none |
 //!
-//! With more than [`WORK_MAX`] jobs and tasks on files under way it is given no more messages until some are done.
+//! A machine with more than [`WORK_MAX`] jobs and file tasks under way gets no further messages until some are done.
 //!
-//! At a start it reads its [`DataFolder`]: logs by position, files, each as a [`Stream`] in bounded memory. [`LogWriter`],
-//! [`FileFolder`] and [`FileQueue`] carry these outputs out over any [`Storage`], the same for both drivers.
+//! At boot a machine reads its [`DataFolder`]: logs by position, files, each as a [`Stream`] in bounded memory. [`LogWriter`],
+//! [`FileFolder`] and [`FileQueue`] carry out its disk outputs over any [`Storage`], the same for both drivers.
 //!
-//! Two crates run machines: `seatrial-host` (real sockets, files, clock, threads) and `seatrial-sim` (one thread,
-//! one seed). The code that is shipped is the code that is simulated.
+//! Two crates drive machines: `seatrial-host` (real sockets, files, clock, threads) and `seatrial-sim` (one thread, one seed).
+//! The code that is shipped is the code that is simulated.
 //!
 //! ```
 //! use seatrial_machine::{Input, Machine, Output, Ticket, Time};
 //!
-//! /// Answers each request with the number of requests so far.
+//! /// Replies to each request with the number of requests so far.
 //! struct Counter(u64);
 //!
 //! impl Machine for Counter {
@@ -46,6 +53,18 @@
 //! Counter(0).turn(Time::ZERO, Input::Request(Ticket(7), ()), &mut out);
 //! assert!(matches!(out[..], [Output::Reply(Ticket(7), 1)]));
 //! ```
+//!
+//! # Reading order
+//!
+//! `turn.rs` (the trait), `time.rs`, `node.rs`, `random.rs`; then `storage.rs`, `log.rs`, `file.rs` and `folder.rs` (durability);
+//! then `fault.rs` (the table of all faults).
+//!
+//! # What is absent
+//!
+//! - No clock, thread, socket, file or randomness of the operating system, and no map of random order.
+//! - No error of [`Machine::turn`]: it is total. A failed write to a log ends the process instead of reaching the machine.
+//! - No implementation of [`Storage`]: `files` has the real one, `sim` the simulated one.
+//! - No message format: each protocol is a machine's own ([`FieldReader`] only decodes fields).
 
 mod clock;
 mod disk;
@@ -82,4 +101,4 @@ pub use random::Rng;
 pub use storage::{Mapped, Medium, Storage};
 pub use stream::Stream;
 pub use time::Time;
-pub use turn::{Computed, Conversation, Input, Job, Machine, Output, Peer, Ticket, WORK_MAX};
+pub use turn::{ClientDriver, Computed, Input, Job, Machine, Output, Peer, Ticket, WORK_MAX};

@@ -1,4 +1,4 @@
-//! Logs of a machine: append-only sequences of bytes in segment files, read by position and cut in front.
+//! Logs of a machine: append-only byte sequences in segment files, read by position, truncated at the head.
 
 use crate::{Disk, Medium, Storage};
 use std::collections::VecDeque;
@@ -7,18 +7,18 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Names a log of a machine and its files: 1 to 32 characters out of `a-z`, `0-9` and `_`.
+/// Name of a log and of its files: 1 to 32 characters out of `a-z`, `0-9` and `_`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogName(&'static str);
 
-/// Longest name of a log.
+/// Maximum length of a name.
 const NAME_LENGTH_MAX: usize = 32;
 
 impl LogName {
-    /// The log of a machine that has only one.
+    /// The log of a machine with only one.
     pub const MAIN: LogName = LogName::new("log");
 
-    /// Panics when the name is not allowed; at compile time, for a constant.
+    /// Panics if the name is not valid; at compile time, for a constant.
     pub const fn new(name: &'static str) -> LogName {
         let bytes = name.as_bytes();
         assert!(!bytes.is_empty() && bytes.len() <= NAME_LENGTH_MAX);
@@ -36,7 +36,7 @@ impl LogName {
         self.0
     }
 
-    /// The file of the segment that starts at this position.
+    /// Path of the segment that starts at this position.
     fn segment(self, folder: &Path, start: u64) -> PathBuf {
         match start {
             0 => folder.join(self.0),
@@ -44,7 +44,7 @@ impl LogName {
         }
     }
 
-    /// The position at which the segment in this file starts; nothing, if the file is none of this log.
+    /// The start of the segment in this file; `None` if it is not a file of this log.
     fn start_of(self, file: &str) -> Option<u64> {
         let rest = file.strip_prefix(self.0)?;
         if rest.is_empty() {
@@ -52,7 +52,7 @@ impl LogName {
         }
         let digits = rest.strip_prefix('-').filter(|it| it.len() == 16)?;
         let start = u64::from_str_radix(digits, 16).ok()?;
-        // One spelling for each position: no sign, no capitals, and 0 has no digits at all.
+        // Each position has one spelling: no sign, no capitals, and position 0 no digits at all.
         (start > 0 && format!("{start:016x}") == digits).then_some(start)
     }
 }
@@ -63,19 +63,19 @@ impl fmt::Display for LogName {
     }
 }
 
-/// A log that a machine will append to, one of [`Booted::logs`](crate::Booted).
+/// A log that a machine appends to, one of [`Booted::logs`](crate::Booted).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenLog {
     /// Its name.
     pub name: LogName,
-    /// Where it ends: the driver cuts off what is after this position, and makes the cut and all that stays durable before
-    /// the machine's first turn.
+    /// Its end: the driver truncates the log there, and makes the truncation and the rest durable before the machine's first
+    /// turn.
     pub end: u64,
-    /// A segment that has reached this many bytes is followed by a new one.
+    /// A segment of at least this many bytes is followed by a new one.
     pub segment_length: u64,
 }
 
-/// The usual length of a segment in bytes.
+/// Default length of a segment, in bytes.
 pub const SEGMENT_LENGTH: u64 = 64 << 20;
 
 impl OpenLog {
@@ -115,8 +115,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the segments of a log in a folder; a log without files is empty. Segments that overlap are an error. A segment
-    /// that is missing in between is found by the read that needs it.
+    /// Opens the segments of a log in a folder; a log without files is empty. Overlapping segments are an error. A missing
+    /// segment is detected by the read that needs it.
     pub fn open(storage: &dyn Storage, folder: &Path, name: LogName) -> io::Result<Log> {
         let files = storage.list(folder)?;
         let mut starts: Vec<u64> = files.iter().filter_map(|it| name.start_of(it)).collect();
@@ -149,7 +149,7 @@ impl Log {
         Ok(Log { name, segments })
     }
 
-    /// The first position that is there: everything before it was truncated.
+    /// The first position of the log: everything before it was truncated.
     pub fn start(&self) -> u64 {
         self.segments.first().map_or(0, |it| it.start)
     }
@@ -184,16 +184,16 @@ impl Disk for Log {
                 };
                 return Err(self.unreadable(kind, at, what));
             }
-            let (part, behind) = rest.split_at_mut(there);
+            let (part, following) = rest.split_at_mut(there);
             let read = segment.medium.read_at(at - segment.start, part);
             read.map_err(|error| in_file(&segment.path, &error))?;
-            (at, rest) = (at + there as u64, behind);
+            (at, rest) = (at + there as u64, following);
         }
         Ok(())
     }
 }
 
-/// The error with the file that it is about.
+/// Adds the file to an error.
 pub(crate) fn in_file(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
@@ -204,7 +204,7 @@ pub(crate) fn in_file(path: &Path, error: &io::Error) -> io::Error {
 /// Files: the segment from position 0 has the log's name, every other one the name, `-` and its first position in 16
 /// hexadecimal digits. A new segment begins when the one before it is full and synced, and its name is made durable before
 /// anything is written to it, so only the end of the last segment can be torn. Segments are removed from the oldest on, each
-/// removal made durable before the next, so what is left is always without a gap. An append is never split.
+/// removal made durable before the next, so the remaining segments never have a gap. An append is never split.
 ///
 /// A failed call leaves the log in an unknown state: every later call fails too.
 ///
@@ -216,7 +216,7 @@ pub struct LogWriter {
     folder: PathBuf,
     name: LogName,
     segment_length: u64,
-    /// Where the segments start, the oldest first; never empty.
+    /// Starts of the segments, oldest first; never empty.
     starts: VecDeque<u64>,
     /// The last segment, and its length.
     medium: Arc<dyn Medium>,
@@ -226,16 +226,19 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Opens a log at its end, creating it when it is missing; what is after that end is cut off. Durable when this
-    /// returns.
+    /// Opens a log and truncates it at its end; creates it if it is missing. Durable when this returns.
     pub fn open(storage: &Arc<dyn Storage>, folder: &Path, log: OpenLog) -> io::Result<LogWriter> {
         let OpenLog { name, end, .. } = log;
         let found = Log::open(&**storage, folder, name)?;
         if !(found.start()..=found.len()).contains(&end) {
-            return Err(found.unreadable(ErrorKind::InvalidInput, end, "it is said to end there"));
+            return Err(found.unreadable(
+                ErrorKind::InvalidInput,
+                end,
+                "its boot returned this end",
+            ));
         }
         let mut starts: VecDeque<u64> = found.segments.iter().map(|it| it.start).collect();
-        // From the newest on, so that a crash leaves no gap.
+        // Newest first, so that a crash leaves no gap.
         while let Some(&last) = starts.back().filter(|&&last| last > end) {
             storage.remove(&name.segment(folder, last))?;
             storage.sync_folder(folder)?;
@@ -250,7 +253,7 @@ impl LogWriter {
             storage.open_write(&path)
         };
         let medium = medium.map_err(|error| in_file(&path, &error))?;
-        // A process that was killed may have created the file and not synced its name.
+        // A process that was killed may have created the file without syncing its name.
         storage.sync_folder(folder)?;
         let length = end - start;
         let there = medium.len();
@@ -259,8 +262,8 @@ impl LogWriter {
         } else {
             Ok(())
         };
-        // A process that was killed may have written and not synced these bytes, and replies rely on them from now on. An
-        // empty file has none to lose.
+        // A process that was killed may have written these bytes without syncing them, and replies will depend on them from now
+        // on. An empty file has none to lose.
         let synced = cut.and_then(|()| if there > 0 { medium.sync() } else { Ok(()) });
         synced.map_err(|error| in_file(&path, &error))?;
         Ok(LogWriter {
@@ -276,7 +279,7 @@ impl LogWriter {
         })
     }
 
-    /// The first position that is there.
+    /// The first position of the log.
     pub fn start(&self) -> u64 {
         self.starts.front().copied().unwrap_or(0)
     }
@@ -291,7 +294,7 @@ impl LogWriter {
         self.name
     }
 
-    /// The file that is written to.
+    /// Path of the last segment.
     pub fn path(&self) -> PathBuf {
         self.name.segment(&self.folder, self.last_start())
     }
@@ -300,7 +303,7 @@ impl LogWriter {
         self.starts.back().copied().unwrap_or(0)
     }
 
-    /// Writes bytes at the end; they are durable once [`LogWriter::sync`] has returned.
+    /// Appends bytes; they are durable once [`LogWriter::sync`] has returned.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.usable()?;
         let appended = self.write(bytes);
@@ -318,7 +321,8 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Begins a new segment. The one before it is whole and durable first: recovery looks for torn bytes in the last only.
+    /// Begins a new segment. The previous one is complete and durable before: recovery searches for torn bytes in the last one
+    /// only.
     fn roll(&mut self) -> io::Result<()> {
         if !self.is_synced {
             self.medium.sync()?;
@@ -332,7 +336,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Makes everything that was appended durable. A failure is final.
+    /// Makes all appended bytes durable. A failure is final.
     pub fn sync(&mut self) -> io::Result<()> {
         self.usable()?;
         let synced = self.medium.sync();
@@ -341,7 +345,7 @@ impl LogWriter {
         synced
     }
 
-    /// Removes the segments of which every byte is before `position`, but never the last one; returns the new start.
+    /// Removes the segments that end before `position`, but never the last one; returns the new start.
     pub fn truncate_head(&mut self, position: u64) -> io::Result<u64> {
         self.usable()?;
         while self.starts.get(1).is_some_and(|&next| next <= position) {

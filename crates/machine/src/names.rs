@@ -1,4 +1,4 @@
-//! What is said of a name that does not exist.
+//! Messages about unknown names, with a suggestion.
 
 /// The available name that was probably meant: the one with the fewest edits (insert, delete, replace a character, swap two
 /// neighbours), whatever the case, unless that is more than one and a quarter of it; else one that begins with the name.

@@ -1,4 +1,4 @@
-//! Who is who on the network.
+//! Endpoints of the network.
 
 use std::fmt;
 

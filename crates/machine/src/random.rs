@@ -1,4 +1,4 @@
-//! Randomness from a seed.
+//! Seeded random numbers.
 
 use std::time::Duration;
 

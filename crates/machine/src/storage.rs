@@ -1,4 +1,4 @@
-//! Files as cores see them: what is written, what is synced, and what a crash may take away.
+//! Storage: files as cores see them, with an explicit call for each durability guarantee.
 
 use crate::Disk;
 use std::any::Any;
@@ -28,48 +28,47 @@ pub trait Storage: Debug + Send + Sync {
     /// Opens a file for reading and writing.
     fn open_write(&self, path: &Path) -> io::Result<Arc<dyn Medium>>;
 
-    /// Gives a file another name, in place of the file that has it.
+    /// Renames a file; an existing file of the new name is replaced.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file. Whoever has it open goes on reading it.
+    /// Removes a file. Open handles of it stay readable.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes a folder and those above it; no error when it is there.
+    /// Creates a folder and its missing parents; no error if it exists.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
 
-    /// The names in a folder, sorted. Names that are not text are left out.
+    /// The names in a folder, sorted. Names that are not UTF-8 are omitted.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
 
     /// Makes the names in a folder durable.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 
-    /// Takes the lock of a file, which is made when missing, until the answer is dropped or the process ends;
-    /// `WouldBlock` when another holds it.
+    /// Locks a file, creating it if it is missing, until the returned guard is dropped or the process ends; `WouldBlock` if it
+    /// is locked.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>>;
 }
 
 /// One open file. [`Disk::len`] is its length now, also when another handle or process has changed it.
 pub trait Medium: Disk + Debug + Send + Sync {
-    /// Writes all of `bytes` from `offset` on; the file grows when they end behind its end.
+    /// Writes all of `bytes` from `offset` on; the file grows if they end past its end.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Cuts or lengthens (with zeros) the file.
+    /// Truncates the file, or extends it with zeros.
     fn set_len(&self, length: u64) -> io::Result<()>;
 
     /// Makes the bytes and the length durable. A failure is final.
     fn sync(&self) -> io::Result<()>;
 
-    /// A view of the first `length` bytes without copying them, where the storage has such; otherwise nothing, and the
-    /// caller reads.
+    /// Maps the first `length` bytes without copying them; `None` if the storage cannot, and the caller has to read.
     fn map(&self, length: u64) -> io::Result<Option<Arc<dyn Mapped>>> {
         let _ = length;
         Ok(None)
     }
 }
 
-/// Bytes of a file, lent without copying.
+/// Bytes of a mapped file.
 pub trait Mapped: Debug + Send + Sync {
-    /// The `length` bytes from `offset` on, brought into memory first, so that a medium that cannot give them is an error
-    /// here and not a signal later.
+    /// The `length` bytes from `offset` on. They are brought into memory first, so that an error of the medium is returned here
+    /// and is not a signal later.
     fn bytes(&self, offset: u64, length: usize) -> io::Result<&[u8]>;
 }

@@ -1,25 +1,25 @@
-//! Reading a log or file from one end to the other in bounded memory.
+//! Sequential reading of a log or file in bounded memory.
 
 use crate::Disk;
 use std::io::{self, Read};
 
-/// Bytes that one read of the disk asks for.
+/// Bytes per read of the disk.
 const BUFFER_LENGTH: usize = 256 << 10;
 
 /// Reads a [`Disk`] forward through one buffer of 256 KiB, whatever its length.
 #[derive(Debug)]
 pub struct Stream<'a, D: Disk + ?Sized> {
     disk: &'a D,
-    /// The position of the next byte to be read from the disk, and of the end.
+    /// Position of the next byte to read from the disk, and of the end.
     next: u64,
     end: u64,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that were given out.
+    /// Bytes of the buffer that were returned already.
     taken: usize,
 }
 
 impl<'a, D: Disk + ?Sized> Stream<'a, D> {
-    /// From a position to the end that the disk has now.
+    /// Reads from a position to the present end of the disk.
     pub fn new(disk: &'a D, from: u64) -> Stream<'a, D> {
         Stream {
             disk,
@@ -30,7 +30,7 @@ impl<'a, D: Disk + ?Sized> Stream<'a, D> {
         }
     }
 
-    /// The position of the byte that the next read gives first.
+    /// Position of the next byte returned.
     pub fn position(&self) -> u64 {
         self.next - (self.buffer.len() - self.taken) as u64
     }
@@ -40,7 +40,7 @@ impl<D: Disk + ?Sized> Read for Stream<'_, D> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         if self.taken == self.buffer.len() {
             let length = (self.end - self.next).min(BUFFER_LENGTH as u64) as usize;
-            // Emptied first: after an error nothing of an earlier read is given out again.
+            // Emptied first: after an error no bytes of an earlier read are returned.
             self.taken = 0;
             self.buffer.clear();
             let mut buffer = std::mem::take(&mut self.buffer);

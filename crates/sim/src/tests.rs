@@ -380,7 +380,7 @@ fn a_log_that_is_said_to_be_longer_than_the_disk_is_refused() {
     });
     world.add(A);
     let reason =
-        "log log has no bytes at 1: it is said to end there (it is from 0 to 0)".to_owned();
+        "log log has no bytes at 1: its boot returned this end (it is from 0 to 0)".to_owned();
     assert_eq!(world.take_boot_failures(), [(A, reason)]);
 }
 

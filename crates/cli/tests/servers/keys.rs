@@ -37,9 +37,9 @@ fn an_archive_talks_only_to_who_knows_its_key() {
     with(&key, &["list", &tcp], 0, "");
     let copies = scratch.path("copies");
     with(&key, &["copy", &tcp, &copies], 0, "");
-    let wrong = "the server refuses: the key is not that of this server";
+    let wrong = "refused by the server: the key is not that of this server";
     with(&other, &["list", &tcp], 254, wrong);
-    let missing = "the server refuses: a key is needed (--key-file)";
+    let missing = "refused by the server: a key is needed (--key-file)";
     ends(254, &["archive", "list", &tcp], missing);
     ends(254, &["archive", "replay", &tcp, "x"], missing);
     let length = "a key has 16 to 4096 bytes";
@@ -64,7 +64,7 @@ fn an_archive_talks_only_to_who_knows_its_key() {
     ends(
         254,
         &["archive", "list", &tcp],
-        "archive 2 is not spoken here, kv 2 is",
+        "unsupported protocol archive 2 (expected kv 2)",
     );
 }
 

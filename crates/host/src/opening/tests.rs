@@ -24,9 +24,9 @@ fn open(mut client: ClientOpening, mut server: ServerOpening) -> (Result<(), Ope
     let mut message = client.message().to_vec();
     loop {
         let (answer, is_open) = match server.step(&message) {
-            Step::Send(answer) => (answer, None),
-            Step::Open(answer) => (answer.unwrap(), Some(true)),
-            Step::Refuse { message, .. } => (message.unwrap(), Some(false)),
+            OpeningStep::Send(answer) => (answer, None),
+            OpeningStep::Open(answer) => (answer.unwrap(), Some(true)),
+            OpeningStep::Refuse { message, .. } => (message.unwrap(), Some(false)),
         };
         assert!(answer.len() <= LENGTH_MAX);
         match (client.step(&answer), is_open) {
@@ -58,13 +58,13 @@ fn who_knows_the_key_is_let_in() {
 #[test]
 fn a_server_that_does_not_know_the_key_is_found_out() {
     let mut client = client(key(1));
-    let challenge = Header::new(Code::Challenge, KV).message(&[7; NONCE_LENGTH]);
+    let challenge = OpeningHeader::new(OpeningCode::Challenge, KV).message(&[7; NONCE_LENGTH]);
     let proof = client.step(&challenge).unwrap().unwrap();
     // It sends the client's proof back, or makes one up.
     let mine = &proof[HEADER_LENGTH..];
     for body in [mine, &[0; PROOF_LENGTH]] {
         let mut client = client_after(&challenge);
-        let answer = Header::new(Code::Proof, KV).message(body);
+        let answer = OpeningHeader::new(OpeningCode::Proof, KV).message(body);
         assert_eq!(client.step(&answer), Err(OpeningError::WrongProof));
     }
 }
@@ -79,15 +79,18 @@ fn client_after(challenge: &[u8]) -> ClientOpening {
 fn a_proof_is_good_for_one_opening() {
     let mut first = server(key(1));
     let mut client = client(key(1));
-    let Step::Send(challenge) = first.step(client.message()) else {
+    let OpeningStep::Send(challenge) = first.step(client.message()) else {
         panic!("no challenge");
     };
     let proof = client.step(&challenge).unwrap().unwrap();
     let mut second = ServerOpening::new(KV, key(1), [8; NONCE_LENGTH]);
     second.step(client.message());
     let replayed = second.step(&proof);
-    assert!(matches!(replayed, Step::Refuse { is_guess: true, .. }));
-    assert!(matches!(first.step(&proof), Step::Open(_)));
+    assert!(matches!(
+        replayed,
+        OpeningStep::Refuse { is_guess: true, .. }
+    ));
+    assert!(matches!(first.step(&proof), OpeningStep::Open(_)));
 }
 
 #[test]
@@ -103,21 +106,21 @@ fn other_protocols_and_versions_are_refused_in_words() {
         (other("\u{1b}[2J", 1), "\\x1b[2J 1"),
     ] {
         let client = ClientOpening::with_nonce(protocol, None, [9; NONCE_LENGTH]);
-        let expected = refused(&format!("{shown} is not spoken here, kv 2 is"));
+        let expected = refused(&format!("unsupported protocol {shown} (expected kv 2)"));
         assert_eq!(open(client, server(None)), expected);
     }
     let mut newer = client(None);
     newer.opening[8] = 2;
-    let expected = refused("openings of version 1 are understood here");
+    let expected = refused("unsupported opening (expected version 1)");
     assert_eq!(open(newer, server(None)), expected);
     // A client from before there were openings is answered in its own protocol.
     let old = server(key(1)).step(b"old");
-    let Step::Refuse { message, .. } = old else {
+    let OpeningStep::Refuse { message, .. } = old else {
         panic!("{old:?}");
     };
     assert_eq!(message.as_deref(), Some(b"too old".as_slice()));
-    let stranger = server(key(1)).step(b"GET / HTTP/1.1");
-    assert!(matches!(stranger, Step::Refuse { message: None, .. }));
+    let foreign = server(key(1)).step(b"GET / HTTP/1.1");
+    assert!(matches!(foreign, OpeningStep::Refuse { message: None, .. }));
 }
 
 #[test]
@@ -127,7 +130,7 @@ fn changed_messages_open_nothing() {
         let (mut server, mut client) = (server(key(1)), client(key(1)));
         let mut first = client.message().to_vec();
         let is_first_changed = rng.chance(0.5) && change(&mut first, &mut rng);
-        let Step::Send(mut challenge) = server.step(&first) else {
+        let OpeningStep::Send(mut challenge) = server.step(&first) else {
             assert!(is_first_changed);
             continue;
         };
@@ -136,7 +139,7 @@ fn changed_messages_open_nothing() {
             assert!(is_second_changed);
             continue;
         };
-        let is_open = matches!(server.step(&proof), Step::Open(_));
+        let is_open = matches!(server.step(&proof), OpeningStep::Open(_));
         assert_eq!(is_open, !is_first_changed && !is_second_changed);
     }
 }

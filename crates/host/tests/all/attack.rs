@@ -57,10 +57,10 @@ impl Machine for Echo {
 fn limits() -> HostLimits {
     HostLimits {
         connections_max: 40,
-        strangers_max: 10,
-        stranger_length_max: 1 << 10,
-        stranger_bytes_max: 64 << 10,
-        stranger_patience: PATIENCE,
+        unadmitted_max: 10,
+        unadmitted_length_max: 1 << 10,
+        unadmitted_bytes_max: 64 << 10,
+        unadmitted_timeout: PATIENCE,
         receive_bytes_max: 1 << 20,
         receive_patience: PATIENCE,
         receive_rate_min: 1 << 20,
@@ -173,7 +173,7 @@ fn send_half(mut stream: &TcpStream, length: usize, there: usize) -> io::Result<
 #[test]
 fn before_a_session_messages_are_short_and_time_is_too() {
     let server = Server::start(HostLimits {
-        stranger_patience: Duration::from_millis(300),
+        unadmitted_timeout: Duration::from_millis(300),
         ..limits()
     });
     let long = server.connect();
@@ -227,7 +227,7 @@ fn sessions_fill_all_places_and_one_more_is_refused() {
     let server = Server::start(limits());
     let members: Vec<TcpStream> = (0..40).map(|_| server.enter()).collect();
     let refused = server.try_connect().unwrap_err().to_string();
-    let expected = "the server refuses: 40 connections are open, try again later";
+    let expected = "refused by the server: 40 connections are open, try again later";
     assert_eq!(refused, expected);
     for member in &members {
         is_served(member, b"x");
@@ -259,16 +259,16 @@ fn half_messages_that_stop_make_room_for_whole_ones() {
 }
 
 #[test]
-fn strangers_do_not_touch_the_memory_of_members() {
+fn unadmitted_connections_do_not_touch_the_memory_of_members() {
     let server = Server::start(HostLimits {
-        strangers_max: 35,
-        stranger_length_max: 64 << 10,
+        unadmitted_max: 35,
+        unadmitted_length_max: 64 << 10,
         ..limits()
     });
     let member = server.enter();
-    let strangers: Vec<TcpStream> = (0..30).map(|_| server.connect()).collect();
-    for stranger in &strangers {
-        let _ = send_half(stranger, 60 << 10, 50 << 10); // closed, if late
+    let unadmitted: Vec<TcpStream> = (0..30).map(|_| server.connect()).collect();
+    for unadmitted in &unadmitted {
+        let _ = send_half(unadmitted, 60 << 10, 50 << 10); // closed, if late
     }
     is_served(&member, &vec![3; 1 << 20]);
     // Nor do they keep others from becoming members.
@@ -382,14 +382,14 @@ fn who_does_not_know_the_key_reaches_no_machine() {
     open(&member, key(1)).unwrap();
     is_served(&member, b"h");
     let refused = |key| open(&server.connect_only(), key).unwrap_err().to_string();
-    let missing = "the server refuses: a key is needed (--key-file)";
+    let missing = "refused by the server: a key is needed (--key-file)";
     assert_eq!(refused(None), missing);
     let began = Instant::now();
-    let wrong = "the server refuses: the key is not that of this server";
+    let wrong = "refused by the server: the key is not that of this server";
     assert_eq!(refused(key(2)), wrong);
     let took = began.elapsed();
     assert!(took >= Duration::from_millis(400), "guesses cost time");
-    // Messages without an opening, and behind half of one, are for nobody.
+    // Messages without an opening, or after half of one, do not reach the machine.
     let eager = server.connect_only();
     send(&eager, b"h");
     assert!(is_closed(&eager, PATIENCE));

@@ -163,7 +163,7 @@ impl Node {
         stream
     }
 
-    fn tell(&self, to: NodeId, text: &[u8]) {
+    fn send(&self, to: NodeId, text: &[u8]) {
         let message = [&[to.number() as u8], text].concat();
         send(&self.connect(None), &message);
     }
@@ -192,12 +192,12 @@ fn messages_go_to_nodes_by_their_ids_whoever_started_first() {
     let all = addresses::<3>();
     let n1 = setup(N1, &all).start();
     let heard = n1.listener();
-    // Nobody is there yet; it is kept until somebody is.
-    n1.tell(N2, b"early");
+    // n2 does not listen yet; the message is queued until it does.
+    n1.send(N2, b"early");
     n1.until("it waits", |it| it.peers[&N2].queued_bytes == 5);
     let n2 = setup(N2, &all).start();
     let heard_2 = n2.listener();
-    n1.tell(N2, b"later");
+    n1.send(N2, b"later");
     let mut texts = vec![receive(&heard_2).unwrap()];
     while texts.last().is_none_or(|it| it != b"\x01later") {
         texts.push(receive(&heard_2).unwrap());
@@ -206,11 +206,11 @@ fn messages_go_to_nodes_by_their_ids_whoever_started_first() {
     assert!(texts.len() == 1 || texts[0] == b"\x01early");
     let n3 = setup(N3, &all).start();
     for (node, text) in [(&n2, b"from 2"), (&n3, b"from 3"), (&n1, b"from 1")] {
-        node.tell(N1, text);
+        node.send(N1, text);
         let (number, heard) = (text[5] - b'0', receive(&heard).unwrap());
         assert_eq!((heard[0], &heard[1..]), (number, &text[..]));
     }
-    n1.tell(N9, b"nobody");
+    n1.send(N9, b"unknown");
     let counts = n1.until("counted", |it| it.unknown_node == 1);
     assert!(counts.peers[&N2].is_connected);
     assert_eq!((counts.peers[&N2].sent, counts.peers[&N3].received), (2, 1));
@@ -238,13 +238,13 @@ fn a_node_that_comes_back_is_dialled_again_and_what_is_lost_meanwhile_is_counted
             it.peers[&N2].is_connected && it.peers[&N2].connections == life
         });
         let heard = n2.listener();
-        n1.tell(N2, b"again");
+        n1.send(N2, b"again");
         assert_eq!(receive(&heard).unwrap(), b"\x01again");
         n2.stop();
         n1.until("gone", |it| !it.peers[&N2].is_connected);
         let before = n1.metrics.counts().peers[&N2].clone();
         for _ in 0..5 {
-            n1.tell(N2, &[7; 400]);
+            n1.send(N2, &[7; 400]);
         }
         let counts = n1.until("full", |it| {
             it.peers[&N2].dropped_full == before.dropped_full + 3
@@ -279,15 +279,15 @@ fn nodes_of_another_system_or_another_name_or_without_the_key_are_refused() {
         n1.stop();
         n2.stop();
     };
-    let stranger = "it does not take this node for one of its system";
-    refused(|it| it.cluster.id = 78, stranger);
-    refused(|it| it.cluster.node = N3, stranger);
+    let foreign = "it does not accept this node as a member of its system";
+    refused(|it| it.cluster.id = 78, foreign);
+    refused(|it| it.cluster.node = N3, foreign);
     refused(
         |it| it.cluster.addresses.retain(|node, _| *node != N1),
-        stranger,
+        foreign,
     );
     refused(
-        |it| it.key = Key::new(b"another key that nobody knows"),
+        |it| it.key = Key::new(b"another key that no node knows"),
         "the key is not that",
     );
 }
@@ -330,7 +330,7 @@ fn a_machine_may_say_where_nodes_are() {
     let n1 = first.start();
     let n2 = setup(N2, &all).start();
     let heard = n2.listener();
-    n1.tell(N2, b"lost");
+    n1.send(N2, b"lost");
     n1.until("unknown", |it| it.unknown_node == 1);
     let is_at = |port: u16| {
         let [low, high] = port.to_le_bytes();
@@ -340,11 +340,11 @@ fn a_machine_may_say_where_nodes_are() {
     n1.until("connected", |it| {
         it.peers.get(&N2).is_some_and(|it| it.is_connected)
     });
-    n1.tell(N2, b"found");
+    n1.send(N2, b"found");
     assert_eq!(receive(&heard).unwrap(), b"\x01found");
     is_at(0);
     n2.until("gone", |it| !it.peers[&N1].is_connected);
-    n1.tell(N2, b"lost again");
+    n1.send(N2, b"lost again");
     n1.until("unknown again", |it| it.unknown_node == 2);
     n1.stop();
     n2.stop();
@@ -355,7 +355,7 @@ fn a_message_to_itself_comes_back_and_long_ones_pass() {
     let all = addresses::<2>();
     let (n1, n2) = (setup(N1, &all).start(), setup(N2, &all).start());
     let heard = n1.listener();
-    n1.tell(N1, b"me");
+    n1.send(N1, b"me");
     assert_eq!(receive(&heard).unwrap(), b"\x01me");
     let heard = n2.listener();
     let client = n1.connect(None);

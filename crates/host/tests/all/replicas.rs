@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// What a process is told: number of the node, ports of all, folder.
+/// The environment of a process: number of the node, ports of all, folder.
 const VARIABLES: [&str; 3] = ["SEATRIAL_NODE", "SEATRIAL_PORTS", "SEATRIAL_DATA"];
 
 fn at(port: u16) -> SocketAddr {
@@ -25,8 +25,8 @@ fn at(port: u16) -> SocketAddr {
 /// A node, in the process that [`Nodes::start`] has begun; as a test it does nothing.
 #[test]
 fn a_node_as_a_process() {
-    let told = VARIABLES.map(|name| std::env::var(name).ok());
-    let [Some(node), Some(ports), Some(data)] = told else {
+    let values = VARIABLES.map(|name| std::env::var(name).ok());
+    let [Some(node), Some(ports), Some(data)] = values else {
         return;
     };
     let node = NodeId::server(node.parse().unwrap());
@@ -147,7 +147,7 @@ impl Nodes {
     }
 }
 
-/// A client: a number at a time, until it is answered or `until` has come. The next number, and those that were answered.
+/// A client: sends one number after another until the time `until`. Returns the next number, and the acknowledged ones.
 fn add_numbers(nodes: &Nodes, from: u64, until: Instant) -> (u64, Vec<u64>) {
     let (mut number, mut answered) = (from, Vec::new());
     while Instant::now() < until {

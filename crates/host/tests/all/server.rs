@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 const MESSAGE_LENGTH_MAX: usize = 1 << 20;
 
-/// Counts what is asked with `+`, one byte of log each, and answers when that is durable. `b` asks for a mebibyte, `p` for
+/// Counts requests `+`, one byte of log each, and replies when that is durable. `b` asks for a mebibyte, `p` for
 /// a job, which panics.
 #[derive(Default)]
 struct Counter {

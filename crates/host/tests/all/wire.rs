@@ -1,4 +1,4 @@
-//! Messages as anybody may write them.
+//! Framing of arbitrary byte streams.
 
 use seatrial_host::{ClientOpening, Key, Protocol};
 use std::io::{self, Read, Write};

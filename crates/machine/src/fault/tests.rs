@@ -20,7 +20,7 @@ fn one_of_each(choose: fn(&RangeInclusive<i64>) -> i64) -> Vec<Fault> {
         assert_eq!((parts.info.name, parts.subject), (info.name, subject));
         assert_eq!(parts.numbers, numbers, "{}", info.name);
         assert_eq!(
-            info.words.matches("{}").count(),
+            info.template.matches("{}").count(),
             numbers.len(),
             "{}",
             info.name

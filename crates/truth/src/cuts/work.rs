@@ -7,7 +7,7 @@ use seatrial_history::TestFile;
 use seatrial_host::{BlockingLink, ConnectOptions, LinkOptions, Protocol};
 use seatrial_kv::message::{self, MESSAGE_LENGTH_MAX};
 use seatrial_kv::{Answer, Client, ClientOptions, Outcome as Reply, Transaction};
-use seatrial_machine::{Conversation as _, NodeId, Rng};
+use seatrial_machine::{ClientDriver as _, NodeId, Rng};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::net::SocketAddr;
