@@ -1,8 +1,8 @@
-//! Clients that talk to the store's processes.
+//! Clients of the store's node processes.
 
-use crate::connection::{Connection, Connections};
+use crate::connection::{SharedConnection, SharedConnections};
 use crate::data::Consumer;
-use crate::operation::{Action, Operation};
+use crate::operation::{OperationAction, OperationInProgress};
 use seatrial_history::{Op, OpType, Value};
 use seatrial_host::Key;
 use seatrial_kv::{ClientOptions, Failure, Outcome, Transaction};
@@ -15,29 +15,29 @@ use std::time::{Duration, Instant};
 /// Opens clients of the store.
 #[derive(Debug)]
 pub(crate) struct KvClients {
-    /// Where the tokens of sessions come from.
+    /// Source of the sessions' tokens.
     tokens: Mutex<Rng>,
     request_timeout: Duration,
     workload: Arc<str>,
     key: Option<Key>,
-    connections: Arc<Connections>,
-    /// Clients that share one of them.
+    connections: Arc<SharedConnections>,
+    /// Number of clients that share a connection.
     clients_per_connection: u32,
 }
 
-/// How a client gets its connection, and another one when that is lost.
+/// How a client opens its connection, and another one after it is lost.
 struct Dial {
     address: SocketAddr,
     number: u32,
     options: ClientOptions,
     key: Option<Key>,
-    connections: Arc<Connections>,
+    connections: Arc<SharedConnections>,
 }
 
 impl Dial {
-    /// The connection, after a first round trip: a proxy accepts connections to nodes that are dead or cut off, the system those
-    /// to nodes that are paused, and one that others have may be lost by now.
-    async fn connection(&self) -> Result<Connection, ClientError> {
+    /// A connection, after a first round trip. Without it a proxy accepts connections to nodes that are dead or cut off, the
+    /// kernel those to nodes that are paused, and a shared connection may be lost already.
+    async fn connection(&self) -> Result<SharedConnection, ClientError> {
         let (options, key) = (self.options.clone(), self.key.clone());
         let connection = self
             .connections
@@ -52,11 +52,11 @@ impl Dial {
     }
 }
 
-/// How long a client waits that could not get another connection.
+/// Pause of a client that could not reconnect.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl KvClients {
-    /// Clients of this workload (empty when a plan says what they do) that give a request up after this long.
+    /// Clients of this workload (empty: of a plan), with this time limit of a request.
     pub(crate) fn new(
         rng: Rng,
         request_timeout: Duration,
@@ -112,18 +112,18 @@ impl Clients for KvClients {
     }
 }
 
-/// One worker's client.
+/// The client of one worker.
 struct KvClient {
-    /// `None` once it was lost before a request was sent. The next operation gets another one: the client stays what it is, since
-    /// its process goes on, and with it its positions in logs.
-    connection: Option<Connection>,
+    /// `None` if it was lost before a request was sent. The next operation opens another one: the client stays, because its
+    /// process continues, and with it its positions in logs.
+    connection: Option<SharedConnection>,
     dial: Dial,
     workload: Arc<str>,
-    /// After so long an operation asks for nothing more.
+    /// Time limit after which an operation sends no further request.
     patience: Duration,
-    /// How far it is in logs.
+    /// Its positions in logs.
     consumer: Consumer,
-    /// Was every question that was sent answered so far?
+    /// Has every request so far been replied to?
     is_answered: bool,
 }
 
@@ -143,11 +143,11 @@ impl runner::Client for KvClient {
                 }
             }
             let (mut operation, mut action) =
-                Operation::begin(&self.workload, op, &mut self.consumer);
+                OperationInProgress::begin(&self.workload, op, &mut self.consumer);
             loop {
                 let transaction = match action {
-                    Action::Complete(op) => return Ok(op),
-                    Action::Ask(transaction) => transaction,
+                    OperationAction::Complete(op) => return Ok(op),
+                    OperationAction::Ask(transaction) => transaction,
                 };
                 if began.elapsed() > self.patience {
                     return Ok(operation.time_out());
@@ -156,7 +156,7 @@ impl runner::Client for KvClient {
                     Some(connection) => connection.request(transaction).await,
                     None => None,
                 };
-                // Without an answer it was never sent.
+                // Without an outcome the request was never sent.
                 let outcome = outcome.unwrap_or(Outcome::Failed(Failure::NoSession));
                 if matches!(outcome, Outcome::Failed(Failure::NoSession)) {
                     self.connection = None;

@@ -1,4 +1,4 @@
-//! Connections to a node, each for several clients.
+//! Connections to a node, shared by several clients.
 
 use crate::processes::PROTOCOL;
 use seatrial_host::{ConnectOptions, Key, Link, LinkOptions};
@@ -11,20 +11,20 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-/// Requests of one connection that wait for its task: more than its clients can have under way.
+/// Capacity of a connection's queue: more requests than its clients can have under way.
 const QUEUE_LENGTH: usize = 1_024;
 
-/// A request, and where its outcome goes.
+/// A request, and the receiver of its outcome.
 type Call = (Transaction, oneshot::Sender<Outcome>);
 
-/// One client's end of a connection, which is closed when its last client is dropped.
+/// A client's handle of a connection, which is closed when its last handle is dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct Connection {
+pub(crate) struct SharedConnection {
     calls: mpsc::Sender<Call>,
 }
 
-impl Connection {
-    /// Asks the node. `None`: the connection is gone, and the request was never sent.
+impl SharedConnection {
+    /// Sends a request and waits for its outcome. `None`: the connection is lost and the request was never sent.
     pub(crate) async fn request(&self, transaction: Transaction) -> Option<Outcome> {
         let (outcome, answered) = oneshot::channel();
         self.calls.send((transaction, outcome)).await.ok()?;
@@ -34,35 +34,35 @@ impl Connection {
 
 /// The connections of a test by number; clients with the same number and node share one.
 ///
-/// A connection has a task of its own, on the thread of its clients. Its loop: hand over all requests that were put into its
-/// queue, write them at once, read what is there, give each reply to its client. While the driver looks at one batch of
-/// completions, the next requests gather: with 16 clients on a connection a write and a read serve about ten operations
-/// instead of one, in the bench as in the node.
+/// A connection has a task of its own, on the thread of its clients. Its loop: hand over all requests in its queue, write them
+/// at once, read all received replies, give each to its client. While the driver handles one batch of completions, the next
+/// requests gather: with 16 clients per connection one write and one read serve about ten operations, in the runner as in the
+/// node.
 ///
 /// Its downside: requests of clients that share a connection reach the node in one order.
 #[derive(Debug, Default)]
-pub(crate) struct Connections {
+pub(crate) struct SharedConnections {
     slots: std::sync::Mutex<BTreeMap<(SocketAddr, u32), Slot>>,
 }
 
-/// The place of one connection, which may be open, lost or not opened yet. It is locked while one is opened: the others that
-/// share it wait for that, and clients of other connections do not.
+/// The place of one connection: open, lost, or not opened yet. It is locked while one is being opened, so the clients that share
+/// it wait, and the others do not.
 type Slot = Arc<Mutex<Option<mpsc::WeakSender<Call>>>>;
 
-impl Connections {
-    /// The connection with this number to the node at `address`; opens it if there is none.
+impl SharedConnections {
+    /// The connection with this number to the node at `address`; opened if there is none.
     pub(crate) async fn get(
         &self,
         address: SocketAddr,
         number: u32,
         options: ClientOptions,
         key: Option<Key>,
-    ) -> io::Result<Connection> {
+    ) -> io::Result<SharedConnection> {
         let slot = self.slot(address, number);
         let mut slot = slot.lock().await;
         let known = slot.as_ref().and_then(mpsc::WeakSender::upgrade);
         if let Some(calls) = known.filter(|calls| !calls.is_closed()) {
-            return Ok(Connection { calls });
+            return Ok(SharedConnection { calls });
         }
         let connection = connect(address, options, key).await?;
         *slot = Some(connection.calls.downgrade());
@@ -81,7 +81,7 @@ pub(crate) async fn connect(
     address: SocketAddr,
     options: ClientOptions,
     key: Option<Key>,
-) -> io::Result<Connection> {
+) -> io::Result<SharedConnection> {
     let link = LinkOptions {
         server: options.server,
         connect: ConnectOptions {
@@ -89,16 +89,16 @@ pub(crate) async fn connect(
             timeout: options.request_timeout,
             ..ConnectOptions::new(PROTOCOL, MESSAGE_LENGTH_MAX)
         },
-        // Its clients learn that it is lost, and open a new one.
+        // Its clients notice that it is lost, and open a new one.
         reconnect_interval: None,
     };
     let link = Link::connect(address, Client::new(options), link).await?;
     let (calls, queue) = mpsc::channel(QUEUE_LENGTH);
     tokio::spawn(carry(link, queue));
-    Ok(Connection { calls })
+    Ok(SharedConnection { calls })
 }
 
-/// Carries requests and replies until the connection is lost or the last client has gone.
+/// Forwards requests and replies until the connection is lost or the last client has gone.
 async fn carry(mut link: Link<Client>, mut queue: mpsc::Receiver<Call>) {
     let mut batch = Vec::new();
     let mut under_way: BTreeMap<Ticket, oneshot::Sender<Outcome>> = BTreeMap::new();
@@ -115,10 +115,10 @@ async fn carry(mut link: Link<Client>, mut queue: mpsc::Receiver<Call>) {
             }
             reply = link.next() => {
                 let Some((ticket, outcome)) = reply else {
-                    return; // what has no outcome was never sent
+                    return; // requests without an outcome were never sent
                 };
                 if let Some(client) = under_way.remove(&ticket) {
-                    let _ = client.send(outcome); // a client that was given up waits no longer
+                    let _ = client.send(outcome); // an abandoned client does not wait any more
                 }
             }
         }

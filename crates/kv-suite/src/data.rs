@@ -30,18 +30,18 @@ use seatrial_history::{Op, OpType, Symbol, Value};
 use seatrial_kv::{Answers, Transaction};
 use std::fmt::Debug;
 
-/// How one operation on one kind of data is carried out by transactions of the store, one after the other.
+/// Executes one operation on a data type as transactions of the store, one after the other.
 pub(crate) trait Procedure: Debug + Send {
-    /// The first transaction. Called again after a conflict. An error says what the store cannot do.
-    fn begin(&mut self, op: &Op, consumer: &mut Consumer) -> Result<Next, String>;
+    /// The first transaction. Called again after a conflict. An error says what the store does not support.
+    fn begin(&mut self, op: &Op, consumer: &mut Consumer) -> Result<ProcedureStep, String>;
 
-    /// What follows the answers to the last transaction. An error says how the store broke its protocol.
+    /// The step after the answers to the last transaction. An error says how the store broke its protocol.
     fn resume(
         &mut self,
         op: &Op,
         answers: &Answers,
         consumer: &mut Consumer,
-    ) -> Result<Next, String>;
+    ) -> Result<ProcedureStep, String>;
 
     /// The completion of an operation that did not take place.
     fn failed(&self, op: &Op, reason: &'static str) -> Op {
@@ -56,57 +56,59 @@ pub(crate) trait Procedure: Debug + Send {
     }
 }
 
-/// What an operation does next.
+/// The next step of an operation.
 #[derive(Debug)]
-pub(crate) enum Next {
+pub(crate) enum ProcedureStep {
     /// A transaction that is the whole operation.
     Whole(Transaction),
-    /// A transaction that only reads: without an answer, nothing has happened.
+    /// A transaction that only reads: without an outcome it had no effect.
     Look(Transaction),
-    /// A transaction that changes what was read, if it is still the same; otherwise the operation begins again.
+    /// A transaction that changes the values that were read, if they are unchanged; otherwise the operation starts again.
     Change(Transaction),
-    /// It ends with this completion.
+    /// The operation ends with this completion.
     Done(Op),
 }
 
-/// The field that names the workload of an operation of a plan, where function and value do not say it.
+/// The field that names the workload of an operation of a plan, where function and value do not determine it.
 pub(crate) const WORKLOAD: Symbol = Symbol::new("workload");
 /// The workloads whose operations need that field.
 pub(crate) const NAMED: [&str; 3] = ["set", "counter", "monotonic"];
 
-/// The procedure for an operation of a workload; without the workload's name (an operation of a plan) by [`WORKLOAD`], then
-/// by function and value.
+/// The procedure for an operation of a workload; for an operation of a plan (no workload) by [`WORKLOAD`], then by function and
+/// value.
 pub(crate) fn procedure(workload: &str, op: &Op) -> Box<dyn Procedure> {
     let name = match op.extra.get(WORKLOAD.as_str()) {
         Some(Value::Word(name)) => name.as_str(),
         _ => workload,
     };
     match (name, op.f.as_str(), &op.value) {
-        ("set", ..) => Box::new(set::Set),
-        ("counter", ..) => Box::new(counter::Counter),
-        ("monotonic", ..) => Box::new(table::Table::default()),
-        (_, "acquire" | "release", _) => Box::new(lock::Lock::default()),
-        (_, "send" | "poll" | "assign", _) | (_, "txn", Value::List(_)) => Box::new(log::Logs),
-        (_, "transfer", _) | (_, "read", Value::Nil) => Box::new(bank::Bank::default()),
-        (_, "enqueue" | "dequeue" | "drain", _) => Box::new(queue::Queue::default()),
+        ("set", ..) => Box::new(set::SetProcedure),
+        ("counter", ..) => Box::new(counter::CounterProcedure),
+        ("monotonic", ..) => Box::new(table::TableProcedure::default()),
+        (_, "acquire" | "release", _) => Box::new(lock::LockProcedure::default()),
+        (_, "send" | "poll" | "assign", _) | (_, "txn", Value::List(_)) => {
+            Box::new(log::LogProcedure)
+        }
+        (_, "transfer", _) | (_, "read", Value::Nil) => Box::new(bank::BankProcedure::default()),
+        (_, "enqueue" | "dequeue" | "drain", _) => Box::new(queue::QueueProcedure::default()),
         (_, "generate", _) => Box::new(identifiers::Identifiers::default()),
         _ => Box::new(native::Native),
     }
 }
 
-/// A name that the program knows, as a keyword.
+/// A name of the program as a keyword.
 fn word(name: &'static str) -> Value {
     Value::Word(Symbol::new(name))
 }
 
 /// The completion of an operation that took place.
-fn ok(op: &Op, value: Value) -> Next {
-    Next::Done(op.complete(OpType::Ok, value))
+fn ok(op: &Op, value: Value) -> ProcedureStep {
+    ProcedureStep::Done(op.complete(OpType::Ok, value))
 }
 
-/// What the store has no word for.
+/// The error for an operation that the store does not support.
 fn cannot(op: &Op) -> String {
-    format!("{} of {}: the store cannot do that", op.f, op.value)
+    format!("{} of {}: not supported by the store", op.f, op.value)
 }
 
 /// The store's key for an operation on independent keys.
@@ -117,12 +119,12 @@ fn key(op: &Op) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The store's key for one part of what belongs to the operation's key.
+/// The store's key of one part of the data under an operation's key.
 fn part(op: &Op, kind: &str) -> Result<Vec<u8>, String> {
     Ok([kind.as_bytes(), b" ", &key(op)?].concat())
 }
 
-/// This value under the operation's key, if it has one.
+/// Adds the operation's key to a value, if it has one.
 fn keyed(op: &Op, value: Value) -> Value {
     match &op.value {
         Value::Keyed(key, _) => Value::Keyed(key.clone(), value.into()),
@@ -138,5 +140,5 @@ fn argument(op: &Op) -> &Value {
     }
 }
 
-/// An answer that a transaction must have had.
+/// The error for a transaction with too few answers.
 const MISSING: &str = "an answer is missing";

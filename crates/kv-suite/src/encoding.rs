@@ -1,39 +1,39 @@
-//! Numbers, registers and lists as the store keeps them.
+//! Encoding of numbers, registers and lists in the store.
 
 use seatrial_kv::{Answer, Transaction, TransactionError};
 
-/// Numbers are kept as decimal text, so that a person can read a log.
+/// Encodes a number as decimal text, so that logs are readable.
 pub(crate) fn decimal(number: i64) -> Vec<u8> {
     number.to_string().into_bytes()
 }
 
-/// The number that [`decimal`] wrote.
+/// Decodes a number of [`decimal`].
 pub(crate) fn number(bytes: &[u8]) -> Result<i64, String> {
     let text = std::str::from_utf8(bytes).ok();
     let number = text.and_then(|text| text.parse().ok());
-    number.ok_or_else(|| format!("the store answered {bytes:?} where a number was written"))
+    number.ok_or_else(|| format!("invalid number {bytes:?} in the store"))
 }
 
-/// A number in a register, and the bytes that a comparison with it needs: `None` when the register is absent.
+/// A number in a register, with the bytes that a comparison needs: `None` if the register does not exist.
 #[derive(Clone, Debug)]
-pub(crate) struct Cell {
+pub(crate) struct RegisterCell {
     pub(crate) value: i64,
     pub(crate) bytes: Option<Vec<u8>>,
 }
 
-impl Cell {
-    /// What was read; `absent` stands for a register that was never written.
-    pub(crate) fn new(answer: &Answer<'_>, absent: i64) -> Result<Cell, String> {
+impl RegisterCell {
+    /// Decodes a read; `absent` is the value of a register that was never written.
+    pub(crate) fn new(answer: &Answer<'_>, absent: i64) -> Result<RegisterCell, String> {
         let value = match answer {
             Answer::Absent => absent,
             Answer::Register(bytes) => number(bytes)?,
-            other => return Err(format!("{other:?} is no register")),
+            other => return Err(format!("{other:?} is not a register")),
         };
         let bytes = bytes(answer);
-        Ok(Cell { value, bytes })
+        Ok(RegisterCell { value, bytes })
     }
 
-    /// Puts into the transaction: add to the number, if the register is still what was read.
+    /// Adds to the transaction: add to the number, if the register is unchanged since it was read.
     pub(crate) fn add(
         &self,
         transaction: &mut Transaction,
@@ -58,6 +58,6 @@ pub(crate) fn list(answer: &Answer<'_>) -> Result<Vec<i64>, String> {
     match answer {
         Answer::Absent => Ok(Vec::new()),
         Answer::List(list) => list.iter().map(number).collect(),
-        other => Err(format!("{other:?} is no list")),
+        other => Err(format!("{other:?} is not a list")),
     }
 }

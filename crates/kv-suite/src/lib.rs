@@ -7,8 +7,23 @@
 //! }
 //! ```
 //!
-//! `operation` turns operations of a test into transactions of the store, one file of `data/` for each kind of data.
-//! `processes` and `client` drive it for real, `simulated` in a world of machines.
+//! ```text
+//!  Op ──► OperationInProgress ──► Procedure of its data type (data/) ──► Transaction ─┬─► KvClient ──► node process
+//!  completion ◄── retry at a conflict ◄──────────── answers ◄── Outcome ◄──────────────────┴─► simulated Client ──► World
+//! ```
+//!
+//! # Reading order
+//!
+//! `lib.rs` (what the suite declares), `operation.rs` with `data.rs` (an operation as transactions), `data/native.rs` and any
+//! other file of `data/`, one per data type; `processes.rs`, `client.rs` and `connection.rs` (real tests), `simulated.rs`
+//! (simulated tests).
+//!
+//! # What is absent
+//!
+//! - No second implementation of a data type: real and simulated tests execute the same procedures.
+//! - No retry of a transaction whose outcome is unknown: the operation completes as `info`.
+//! - No state outside of the store, except a consumer's positions in logs, which end with its process.
+//! - No checker: the crate `check` chooses them by the workload's name.
 
 mod client;
 mod connection;
@@ -42,7 +57,7 @@ pub static SUITE: Kv = Kv;
 #[derive(Clone, Copy, Debug)]
 pub struct Kv;
 
-/// The bugs that can be planted, and how many seeds `sim kv` may need to find them.
+/// The bugs that can be planted, and the number of seeds within which `sim kv` must find each.
 const BUGS: [PlantedBug; 4] = [
     PlantedBug {
         name: Bug::AckBeforeAppend.name(),
@@ -68,10 +83,10 @@ const BUGS: [PlantedBug; 4] = [
 
 /// The key that nodes and clients share.
 const KEY_FILE: &str = "key-file";
-/// What all clients together can make a node hold.
+/// Memory that all clients together can make a node hold.
 const MEMORY: &str = "memory";
 
-/// How many clients share a connection.
+/// Number of clients that share a connection.
 const SHARE: &str = "clients-per-connection";
 
 const OPTIONS: [SuiteOption; 3] = [
@@ -146,7 +161,7 @@ impl Suite for Kv {
         })
     }
 
-    /// Some transactions are made to abort, because a store that only ever commits hides what its aborts leave behind.
+    /// Makes some transactions abort: a store that always commits would hide bugs of its rollback.
     fn workload(
         &self,
         name: &str,
@@ -160,7 +175,7 @@ impl Suite for Kv {
         })
     }
 
-    /// Where the function and value of an operation do not say which kind of data it is for, it carries the workload's name.
+    /// Adds the workload's name to operations whose function and value do not determine their data type.
     fn planned_workload(
         &self,
         name: &str,
@@ -225,12 +240,12 @@ fn abort_some(op: Op) -> Op {
     op
 }
 
-/// The bug that a test plants, as the store knows it.
+/// The store's bug for a planted bug of a test.
 fn store_bug(planted: Option<&PlantedBug>) -> Option<Bug> {
     planted.and_then(|bug| Bug::from_name(bug.name))
 }
 
-/// The key in a file that an option names.
+/// Reads the key from the file that an option names.
 fn read_key(options: &OptionValues) -> Result<Option<Key>, SuiteError> {
     Ok(options.path(KEY_FILE).map(Key::read_and_warn).transpose()?)
 }

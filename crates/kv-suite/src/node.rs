@@ -1,4 +1,4 @@
-//! One node of the store, as a process of its own.
+//! The process of one node.
 
 use crate::processes::PROTOCOL;
 use crate::{MEMORY, read_key, store_bug};
@@ -24,7 +24,8 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
         data: setup.data.to_owned(),
         message_length_max: MESSAGE_LENGTH_MAX,
         limits: HostLimits {
-            // A client asks and waits: what it does not read, it need not ask for.
+            // Large, because clients send one request and wait: a client that does not read its replies sends no further
+            // request.
             connection_send_bytes_pause: 1 << 20,
             ..HostLimits::within(memory)
         },

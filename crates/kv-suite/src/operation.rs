@@ -1,22 +1,21 @@
-//! An operation of a test as transactions of the store, one after the other until it is done. Processes and simulation share
-//! it.
+//! One operation of a test as a sequence of transactions of the store. Real and simulated tests share it.
 
-use crate::data::{Consumer, Next, Procedure, procedure};
+use crate::data::{Consumer, Procedure, ProcedureStep, procedure};
 use seatrial_history::{Op, OpType, Value};
 use seatrial_kv::{Failure, Outcome, Transaction};
 
-/// One operation in progress: the procedure of its kind of data decides which transactions it takes, this type what becomes
-/// of it when one fails or has no answer.
+/// An operation in progress. The procedure of its data type chooses the transactions; this type handles conflicts, failures and
+/// unknown outcomes.
 #[derive(Debug)]
-pub(crate) struct Operation {
+pub(crate) struct OperationInProgress {
     op: Op,
     procedure: Box<dyn Procedure>,
     last: Last,
-    /// Changes that found other values than were read just before.
+    /// Number of conflicts: changes that found other values than those read before.
     conflicts: u32,
 }
 
-/// What the last transaction was.
+/// Kind of the last transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Last {
     Whole,
@@ -24,22 +23,26 @@ enum Last {
     Change,
 }
 
-/// What to do next.
+/// The next action of the caller.
 #[derive(Debug)]
-pub(crate) enum Action {
-    /// Ask the store this.
+pub(crate) enum OperationAction {
+    /// Send this transaction.
     Ask(Transaction),
     /// Complete the operation with this.
     Complete(Op),
 }
 
-/// Conflicts after which an operation gives up.
+/// Maximum number of conflicts; then the operation fails.
 const CONFLICTS_MAX: u32 = 32;
 
-impl Operation {
-    /// Begins an operation of this workload (empty: of a plan). An operation that the store cannot do is completed at once.
-    pub(crate) fn begin(workload: &str, op: &Op, consumer: &mut Consumer) -> (Operation, Action) {
-        let mut operation = Operation {
+impl OperationInProgress {
+    /// Begins an operation of this workload (empty: of a plan). An unsupported operation completes at once.
+    pub(crate) fn begin(
+        workload: &str,
+        op: &Op,
+        consumer: &mut Consumer,
+    ) -> (OperationInProgress, OperationAction) {
+        let mut operation = OperationInProgress {
             procedure: procedure(workload, op),
             op: op.clone(),
             last: Last::Whole,
@@ -49,14 +52,14 @@ impl Operation {
             Ok(next) => operation.follow(next),
             Err(reason) => {
                 let failed = op.complete(OpType::Fail, op.value.clone());
-                Action::Complete(failed.with("error", Value::text(reason)))
+                OperationAction::Complete(failed.with("error", Value::text(reason)))
             }
         };
         (operation, action)
     }
 
-    /// Continues after the outcome of the last transaction.
-    pub(crate) fn resume(&mut self, outcome: &Outcome, consumer: &mut Consumer) -> Action {
+    /// Continues with the outcome of the last transaction.
+    pub(crate) fn resume(&mut self, outcome: &Outcome, consumer: &mut Consumer) -> OperationAction {
         let next = match (outcome, self.last) {
             (Outcome::Ok(answers), _) => self.procedure.resume(&self.op, answers, consumer),
             (Outcome::Failed(Failure::CompareFailed { .. }), Last::Change) => {
@@ -66,41 +69,41 @@ impl Operation {
                 }
                 self.procedure.begin(&self.op, consumer)
             }
-            // A transaction that only reads has changed nothing.
+            // A transaction that only reads had no effect.
             (Outcome::Unknown(doubt), Last::Look) => return self.fail(doubt.name()),
             (Outcome::Unknown(doubt), _) => {
                 let unknown = self.procedure.unknown(&self.op, doubt.name());
-                return Action::Complete(unknown);
+                return OperationAction::Complete(unknown);
             }
             (Outcome::Failed(failure), _) => return self.fail(failure.name()),
         };
         match next {
             Ok(next) => self.follow(next),
-            // The store broke its protocol; whatever it did, the operation may have taken place.
+            // The store broke its protocol: the operation may have taken place.
             Err(error) => {
                 let unknown = self.op.complete(OpType::Info, self.op.value.clone());
-                Action::Complete(unknown.with("error", Value::text(error)))
+                OperationAction::Complete(unknown.with("error", Value::text(error)))
             }
         }
     }
 
-    /// Completes the operation before it asks for more: its time is over.
+    /// The completion if the time limit is reached before the next transaction.
     pub(crate) fn time_out(&self) -> Op {
         self.procedure.failed(&self.op, "timeout")
     }
 
-    fn fail(&self, reason: &'static str) -> Action {
-        Action::Complete(self.procedure.failed(&self.op, reason))
+    fn fail(&self, reason: &'static str) -> OperationAction {
+        OperationAction::Complete(self.procedure.failed(&self.op, reason))
     }
 
-    fn follow(&mut self, next: Next) -> Action {
+    fn follow(&mut self, next: ProcedureStep) -> OperationAction {
         let (last, transaction) = match next {
-            Next::Done(op) => return Action::Complete(op),
-            Next::Whole(transaction) => (Last::Whole, transaction),
-            Next::Look(transaction) => (Last::Look, transaction),
-            Next::Change(transaction) => (Last::Change, transaction),
+            ProcedureStep::Done(op) => return OperationAction::Complete(op),
+            ProcedureStep::Whole(transaction) => (Last::Whole, transaction),
+            ProcedureStep::Look(transaction) => (Last::Look, transaction),
+            ProcedureStep::Change(transaction) => (Last::Change, transaction),
         };
         self.last = last;
-        Action::Ask(transaction)
+        OperationAction::Ask(transaction)
     }
 }

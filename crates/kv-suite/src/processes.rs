@@ -1,4 +1,4 @@
-//! The store as real processes.
+//! The store as node processes.
 
 use crate::connection::connect;
 use seatrial_host::{Key, Protocol};
@@ -11,16 +11,16 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How a node of the store is started: this same program, with the verb `node`.
+/// How to start a node: this same program, with the command `node`.
 #[derive(Debug)]
 pub(crate) struct KvSystem {
-    /// The name of a bug to plant.
+    /// Name of a planted bug.
     pub(crate) bug: Option<&'static str>,
-    /// What nodes and clients have to know.
+    /// The key of nodes and clients.
     pub(crate) key: Option<KeyFile>,
 }
 
-/// A key, and the file that it is in.
+/// A key and its file.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyFile {
     pub(crate) path: PathBuf,
@@ -28,16 +28,16 @@ pub(crate) struct KeyFile {
 }
 
 impl KeyFile {
-    /// The key in a file.
+    /// Reads the key from a file.
     pub(crate) fn open(path: &Path) -> Result<KeyFile, SuiteError> {
         let key = Key::read_and_warn(path)?;
-        // A node is started in the same folder, but the command in its log is to be read anywhere.
+        // Canonical, because the command line in the node's log must be usable from any folder.
         let path = path.canonicalize()?;
         Ok(KeyFile { path, key })
     }
 }
 
-/// What is spoken.
+/// The protocol of nodes and clients.
 pub(crate) const PROTOCOL: Protocol = Protocol {
     name: message::PROTOCOL,
     version: message::VERSION,
@@ -71,7 +71,7 @@ impl System for KvSystem {
         Some(place.folder.with_added_extension("clock"))
     }
 
-    /// Ready is who answers a transaction, not who merely listens.
+    /// A node is ready when it executes a transaction; a listening port is not enough.
     fn ready<'a>(&'a self, place: &'a NodePlace) -> BoxFuture<'a, Result<(), ClientError>> {
         Box::pin(async move {
             let options = ClientOptions::new(place.node, rand_seed(place.address));
@@ -85,7 +85,7 @@ impl System for KvSystem {
     }
 }
 
-/// Tokens of sessions have to differ from client to client and from life to life.
+/// A seed for session tokens, which must differ between clients and between starts.
 fn rand_seed(address: SocketAddr) -> u64 {
     let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
     Rng::from_seed(since.as_nanos() as u64)

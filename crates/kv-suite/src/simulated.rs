@@ -1,7 +1,7 @@
 //! The store as machines of a simulated world.
 
 use crate::data::Consumer;
-use crate::operation::{Action, Operation};
+use crate::operation::{OperationAction, OperationInProgress};
 use crate::{Kv, SUITE, store_bug};
 use seatrial_generator::Thread;
 use seatrial_history::{Op, Process};
@@ -14,7 +14,7 @@ use seatrial_suite::{
 };
 use std::collections::BTreeMap;
 
-/// What is broken, unless asked otherwise. What was synced is left whole: one unreplicated store cannot outlive it.
+/// Default faults. Synced data stays intact: a single unreplicated store cannot survive its loss.
 const FAULTS: [FaultKind; 6] = [
     FaultKind::Kill,
     FaultKind::Pause,
@@ -43,21 +43,21 @@ impl Simulator for Kv {
     }
 }
 
-/// The store's server and clients, and what the clients remember.
+/// Server and clients of a world, and the clients' state.
 struct KvWorld {
-    /// What the clients do; empty when a plan says so.
+    /// The clients' workload; empty for a plan.
     workload: &'static str,
     bug: Option<Bug>,
-    /// The positions of each client in logs, as long as its process lives.
+    /// Each client's positions in logs, with the process that they belong to.
     consumers: BTreeMap<Thread, (Process, Consumer)>,
 }
 
-/// The one server of this form of the store.
+/// The only server of the unreplicated store.
 const SERVER: NodeId = NodeId::server(1);
 
 impl SimulatedSystem for KvWorld {
     type Machine = Actor;
-    type Call = (Process, Operation);
+    type Call = (Process, OperationInProgress);
 
     fn boot(&self, timing: Timing, rng: Rng) -> BootMachine<Actor> {
         let bug = self.bug;
@@ -80,24 +80,28 @@ impl SimulatedSystem for KvWorld {
         })
     }
 
-    fn begin(&mut self, thread: Thread, op: &Op) -> ClientStep<(Process, Operation), Transaction> {
-        // A new process begins with nothing.
+    fn begin(
+        &mut self,
+        thread: Thread,
+        op: &Op,
+    ) -> ClientStep<(Process, OperationInProgress), Transaction> {
+        // A new process begins without positions.
         let fresh = || (op.process, Consumer::default());
         let kept = self.consumers.entry(thread).or_insert_with(fresh);
         if kept.0 != op.process {
             *kept = fresh();
         }
-        let (operation, action) = Operation::begin(self.workload, op, &mut kept.1);
+        let (operation, action) = OperationInProgress::begin(self.workload, op, &mut kept.1);
         step((op.process, operation), action)
     }
 
     fn resume(
         &mut self,
         thread: Thread,
-        (process, mut operation): (Process, Operation),
+        (process, mut operation): (Process, OperationInProgress),
         outcome: Outcome,
-    ) -> ClientStep<(Process, Operation), Transaction> {
-        // A reply to a process that was given up changes nothing that its successor knows.
+    ) -> ClientStep<(Process, OperationInProgress), Transaction> {
+        // A reply to an abandoned process must not change the positions of its successor.
         let mut lost = Consumer::default();
         let consumer = match self.consumers.get_mut(&thread) {
             Some((owner, consumer)) if *owner == process => consumer,
@@ -108,14 +112,14 @@ impl SimulatedSystem for KvWorld {
     }
 }
 
-fn step<C>(call: C, action: Action) -> ClientStep<C, Transaction> {
+fn step<C>(call: C, action: OperationAction) -> ClientStep<C, Transaction> {
     match action {
-        Action::Ask(transaction) => ClientStep::Ask(call, transaction),
-        Action::Complete(op) => ClientStep::Done(op),
+        OperationAction::Ask(transaction) => ClientStep::Ask(call, transaction),
+        OperationAction::Complete(op) => ClientStep::Done(op),
     }
 }
 
-/// A store or a client: what lives in the world.
+/// A machine of the world: the store or a client.
 pub(crate) enum Actor {
     Store(Box<Store>),
     Client(Client),

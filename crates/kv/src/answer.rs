@@ -1,9 +1,9 @@
-//! What a committed transaction answers.
+//! Answers of a committed transaction, one per operation.
 
 use crate::message::{HEADER_LENGTH, MESSAGE_LENGTH_MAX, MessageError, StoreFields};
 use seatrial_machine::FieldReader;
 
-/// The bytes that name the kinds of answers.
+/// Codes of the kinds of answers.
 const ABSENT: u8 = 0;
 const REGISTER: u8 = 1;
 const LIST: u8 = 2;
@@ -12,17 +12,17 @@ const DONE: u8 = 3;
 /// The answer to one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
-    /// A read found nothing under its key.
+    /// A read: the key does not exist.
     Absent,
-    /// A read found a register with this value.
+    /// A read: the register's value.
     Register(&'a [u8]),
-    /// A read found a list.
+    /// A read: the list.
     List(List<'a>),
-    /// A write, append or compare-and-set took effect.
+    /// A write, append or compare-and-set: done.
     Done,
 }
 
-/// The elements of a list as a read found them.
+/// The elements of a list at the time of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct List<'a> {
     count: u32,
@@ -30,7 +30,7 @@ pub struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    /// Elements.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.count as usize
     }
@@ -48,7 +48,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Do `count` elements fill `bytes` exactly?
+    /// A list of exactly `count` elements in `bytes`; an error if they do not fill it.
     fn checked(count: u32, bytes: &'a [u8]) -> Result<List<'a>, MessageError> {
         let mut cursor = FieldReader::new(bytes);
         for _ in 0..count {
@@ -88,7 +88,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// The answers of a committed transaction, one per operation. Kept as the message that came.
+/// The answers of a committed transaction, in the encoding of the received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answers {
     message: Vec<u8>,
@@ -96,7 +96,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Checks that `reply` (header included) holds exactly `count` answers. Gives the reply back if not.
+    /// Decodes a reply (header included) that must have exactly `count` answers. Returns the reply on an error.
     pub(crate) fn new(reply: Vec<u8>, count: u16) -> Result<Answers, MessageError> {
         let mut cursor = FieldReader::starting_at(&reply, HEADER_LENGTH);
         for _ in 0..count {
@@ -109,7 +109,7 @@ impl Answers {
         })
     }
 
-    /// Answers.
+    /// Number of answers.
     pub fn len(&self) -> usize {
         usize::from(self.count)
     }
@@ -126,7 +126,7 @@ impl Answers {
     }
 }
 
-/// The next answer.
+/// Decodes the next answer.
 fn decode<'a>(cursor: &mut FieldReader<'a>) -> Result<Answer<'a>, MessageError> {
     let offset = cursor.offset();
     Ok(match cursor.byte("answer")? {
@@ -151,7 +151,7 @@ fn decode<'a>(cursor: &mut FieldReader<'a>) -> Result<Answer<'a>, MessageError> 
     })
 }
 
-/// A reply would be longer than a message may be.
+/// The reply would exceed the maximum length of a message.
 #[derive(Debug)]
 pub(crate) struct TooLong;
 
@@ -188,7 +188,7 @@ pub(crate) fn put_list(out: &mut Vec<u8>, count: u32, elements: &[u8]) -> Result
     Ok(())
 }
 
-/// Leaves room for a "done" or "absent" per operation that a transaction can have.
+/// Reserves room for a short answer for each operation that a transaction can have.
 #[inline]
 fn fits(out: &[u8], more: usize) -> Result<(), TooLong> {
     const BODY_LENGTH_MAX: usize =

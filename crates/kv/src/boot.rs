@@ -1,58 +1,61 @@
-//! From the log back to a store.
+//! Recovery: from a log to a store.
 
 use crate::log::{BATCH, BOOT, COMMAND};
-use crate::message::{Header, MessageKind};
-use crate::state::{Effect, State};
+use crate::message::{MessageHeader, MessageKind};
+use crate::state::{ExecutionEffect, StoreState};
 use crate::transaction::Operations;
 use seatrial_blocks::{Block, Frame, Frames, RecoverError, Recovery, Walker};
 use seatrial_machine::Disk;
 
-/// The version of the log's records.
+/// Version of the log's records.
 const VERSION: u32 = 1;
 
-/// What was found in the log at a start.
+/// Result of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BootReport {
-    /// Where the log ends; the driver cuts off what is behind, and makes the cut and all that stays durable, before the first
-    /// turn: a process that was killed may have left bytes that are readable and not synced.
+    /// The end of the log. The driver truncates it there, and makes the truncation and the rest durable before the first turn: a
+    /// process that was killed may have left bytes that are readable and not synced.
     pub recovery: Recovery,
-    /// Commands that were executed again.
+    /// Number of commands executed again.
     pub commands: u64,
-    /// The number of this start, counted from 1.
+    /// Number of this start, from 1.
     pub incarnation: u32,
 }
 
-/// Why a store cannot start from a log.
+/// Why a store cannot recover from a log.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
     /// The log cannot be read to its end.
     #[error(transparent)]
     Log(#[from] RecoverError),
-    /// A whole record that a store does not write.
+    /// A complete record that a store does not write.
     #[error("record at {offset} (byte {place} of the payload of its block): {problem}")]
     Record {
-        /// Where the block with the record starts.
+        /// Offset of the record's block.
         offset: u64,
-        /// Where the record starts within the block's payload.
+        /// Offset of the record within the block's payload.
         place: usize,
-        /// What is wrong.
+        /// The error.
         problem: String,
     },
 }
 
-/// A state, built by executing the log's commands again.
+/// A state, rebuilt by executing the log's commands.
 #[derive(Debug)]
-pub(crate) struct Replay {
-    state: State,
+pub(crate) struct LogReplay {
+    state: StoreState,
     commands: u64,
     incarnation: u32,
     answers: Vec<u8>,
 }
 
-impl Replay {
-    /// Reads the whole log. `state` is the one that the log starts from.
-    pub(crate) fn run(disk: &dyn Disk, state: State) -> Result<(State, BootReport), BootError> {
-        let mut replay = Replay {
+impl LogReplay {
+    /// Reads the whole log. `state` is the initial state.
+    pub(crate) fn run(
+        disk: &dyn Disk,
+        state: StoreState,
+    ) -> Result<(StoreState, BootReport), BootError> {
+        let mut replay = LogReplay {
             state,
             commands: 0,
             incarnation: 0,
@@ -103,21 +106,21 @@ impl Replay {
     }
 
     fn command(&mut self, frame: &Frame<'_>, batch: u64) -> Result<(), String> {
-        let header = Header::decode(frame.payload).map_err(|error| error.to_string())?;
+        let header = MessageHeader::decode(frame.payload).map_err(|error| error.to_string())?;
         if header.kind != MessageKind::Request {
             return Err("a command that is not a request".into());
         }
         self.answers.clear();
         let operations = Operations::new(frame.payload, header.count);
         match self.state.execute(operations, batch, &mut self.answers) {
-            Ok(Effect::Read) => return Err("a command that changes nothing".into()),
+            Ok(ExecutionEffect::Read) => return Err("a command that changes nothing".into()),
             Err(abort) if !abort.is_dirty => {
                 return Err(format!(
                     "a command that committed once does not commit again: {:?} at operation {}",
                     abort.code, abort.operation
                 ));
             }
-            Ok(Effect::Change) | Err(_) => self.commands += 1,
+            Ok(ExecutionEffect::Change) | Err(_) => self.commands += 1,
         }
         Ok(())
     }
@@ -140,7 +143,7 @@ impl Replay {
     }
 }
 
-/// The record that counts a start.
+/// The record of a start.
 pub(crate) fn record(incarnation: u32) -> [u8; 8] {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&incarnation.to_le_bytes());

@@ -1,23 +1,22 @@
-//! Bugs to be planted, so that it can be shown that a test finds them.
+//! Planted bugs, which show that a test detects violations.
 
 use std::fmt;
 
-/// A bug that can be planted in the store. Each is one small deviation, marked where it is in the code.
+/// A planted bug: one small deviation, marked at its place in the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// Replies before the append is durable, and lets appends gather for a while: a crash loses acknowledged commands.
+    /// Replies before the append is durable, and delays appends: a crash loses acknowledged commands.
     AckBeforeAppend,
-    /// Transactions that only read are served from a snapshot that is refreshed now and then.
+    /// Serves transactions that only read from an old snapshot.
     StaleRead,
-    /// An append is computed against the list as it was when the present group commit began to gather: appends within
-    /// one group overwrite each other.
+    /// Appends to the list as it was when the present group commit began to gather: appends of one group overwrite each other.
     LostAppend,
-    /// A failed transaction leaves the effects of the operations before the one that failed.
+    /// A failed transaction leaves the effects of the operations before the failed one.
     DirtyAbort,
 }
 
 impl Bug {
-    /// All of them.
+    /// All bugs.
     pub const ALL: [Bug; 4] = [
         Bug::AckBeforeAppend,
         Bug::StaleRead,

@@ -1,30 +1,29 @@
-//! The other end of the wire.
+//! The client: sessions, requests under way, time-outs.
 
-use crate::message::{Code, HEADER_LENGTH, Header, MessageKind, VERSION, WINDOW};
+use crate::message::{Code, HEADER_LENGTH, MessageHeader, MessageKind, VERSION, WINDOW};
 use crate::outcome::{Doubt, Failure, Outcome};
 use crate::transaction::Transaction;
 use seatrial_machine::{Input, Machine, NodeId, Output, Peer, Rng, Ticket, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How a client behaves.
+/// Options of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// The server.
     pub server: NodeId,
-    /// Where tokens come from. No two clients, and no two lives of one client, may have the same seed.
+    /// Seed of the tokens. Two clients, or two starts of one client, must not have the same.
     pub seed: u64,
-    /// After this long a transaction that was sent is [`Outcome::Unknown`], and one that was not is
-    /// [`Outcome::Failed`].
+    /// Time limit of a transaction: afterwards it is [`Outcome::Unknown`] if it was sent, otherwise [`Outcome::Failed`].
     pub request_timeout: Duration,
-    /// A hello without an answer is repeated after this long.
+    /// Interval after which an unanswered hello is repeated.
     pub hello_interval: Duration,
-    /// Transactions that may wait for a session or for their turn within the window.
+    /// Maximum number of transactions that wait for a session or for the window.
     pub waiting_max: usize,
 }
 
 impl ClientOptions {
-    /// Usual times: 5 s for a request, 100 ms for a hello.
+    /// Default times: 5 s for a request, 100 ms for a hello.
     pub fn new(server: NodeId, seed: u64) -> ClientOptions {
         ClientOptions {
             server,
@@ -49,36 +48,36 @@ pub struct Client {
     tokens: Rng,
     is_connected: bool,
     hello: Option<Hello>,
-    session: Option<Session>,
-    waiting: VecDeque<Waiting>,
+    session: Option<ClientSession>,
+    waiting: VecDeque<WaitingTransaction>,
 }
 
-/// A hello that has no answer yet.
+/// A hello without a reply so far.
 #[derive(Debug)]
 struct Hello {
     token: u64,
     again_at: Time,
 }
 
-/// A transaction that was not sent.
+/// A transaction that is not sent yet.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingTransaction {
     ticket: Ticket,
     transaction: Transaction,
     deadline: Time,
 }
 
-/// A session and its requests: those with ids from `oldest` on, without gaps.
+/// A session and its requests, with consecutive ids from `oldest`.
 #[derive(Debug)]
-struct Session {
+struct ClientSession {
     id: u64,
     window: usize,
     oldest: u64,
-    /// The front is unfinished; finished ones behind it are empty.
+    /// The first is unfinished; a finished one after it is `None`.
     under_way: VecDeque<Option<UnderWay>>,
 }
 
-/// A transaction that was sent. Deadlines rise with ids.
+/// A transaction that was sent. Deadlines increase with ids.
 #[derive(Debug)]
 struct UnderWay {
     ticket: Ticket,
@@ -86,14 +85,14 @@ struct UnderWay {
     deadline: Time,
 }
 
-impl Session {
-    /// Ends the request with this id, if it is under way.
+impl ClientSession {
+    /// Removes the request with this id, if it is under way.
     fn take(&mut self, request: u64) -> Option<UnderWay> {
         let index = usize::try_from(request.checked_sub(self.oldest)?).ok()?;
         self.under_way.get_mut(index)?.take()
     }
 
-    /// Lets the window go on past what is finished.
+    /// Moves the window past finished requests.
     fn slide(&mut self) {
         while self.under_way.pop_front_if(|it| it.is_none()).is_some() {
             self.oldest += 1;
@@ -107,7 +106,7 @@ impl Session {
 }
 
 impl Client {
-    /// A client that knows no session.
+    /// A client without a session.
     pub fn new(options: ClientOptions) -> Client {
         Client {
             tokens: Rng::from_seed(options.seed),
@@ -119,14 +118,14 @@ impl Client {
         }
     }
 
-    /// The connection to the server is there (again): asks for a session if anyone waits for one.
+    /// Handles a (re)opened connection: requests a session if a transaction waits for one.
     pub fn connection_opened(&mut self, now: Time, out: &mut Vec<Output<Outcome>>) {
         self.is_connected = true;
         self.proceed(now, out);
     }
 
-    /// The connection is gone: whatever is under way is unknown. What was not sent yet waits for
-    /// [`Client::connection_opened`] until its time is up.
+    /// Handles the end of the connection: transactions under way become unknown. Transactions that are not sent yet wait for
+    /// [`Client::connection_opened`] until their time limit.
     pub fn connection_closed(&mut self, out: &mut Vec<Output<Outcome>>) {
         self.is_connected = false;
         self.hello = None;
@@ -139,7 +138,7 @@ impl Client {
         self.waiting.len() + under_way.flatten().count()
     }
 
-    /// Whatever is under way is unknown for ever.
+    /// Drops the session: the outcome of every transaction under way stays unknown.
     fn lose_session(&mut self, doubt: Doubt, out: &mut Vec<Output<Outcome>>) {
         let session = self.session.take();
         let under_way = session.into_iter().flat_map(|session| session.under_way);
@@ -151,7 +150,7 @@ impl Client {
     }
 
     fn message(&mut self, bytes: Vec<u8>, out: &mut Vec<Output<Outcome>>) {
-        let Ok(header) = Header::decode(&bytes) else {
+        let Ok(header) = MessageHeader::decode(&bytes) else {
             return;
         };
         match header.kind {
@@ -161,7 +160,7 @@ impl Client {
         }
     }
 
-    fn welcome(&mut self, header: &Header, out: &mut Vec<Output<Outcome>>) {
+    fn welcome(&mut self, header: &MessageHeader, out: &mut Vec<Output<Outcome>>) {
         let is_mine = |hello: &Hello| hello.token == header.first;
         if !self.hello.as_ref().is_some_and(is_mine) {
             return;
@@ -169,7 +168,7 @@ impl Client {
         match header.outcome() {
             Ok(Code::Committed) => {
                 self.hello = None;
-                self.session = Some(Session {
+                self.session = Some(ClientSession {
                     id: header.second,
                     window: usize::from(header.count).clamp(1, WINDOW as usize),
                     oldest: 1,
@@ -182,12 +181,12 @@ impl Client {
                 let tickets = self.waiting.drain(..).map(|waiting| waiting.ticket);
                 out.extend(tickets.map(|ticket| Output::Reply(ticket, failed.clone())));
             }
-            // Overloaded: the hello is repeated when its time comes.
+            // Overloaded: the hello is repeated later.
             _ => {}
         }
     }
 
-    fn reply(&mut self, header: &Header, bytes: Vec<u8>, out: &mut Vec<Output<Outcome>>) {
+    fn reply(&mut self, header: &MessageHeader, bytes: Vec<u8>, out: &mut Vec<Output<Outcome>>) {
         let Some(session) = self.session.as_mut() else {
             return;
         };
@@ -201,7 +200,7 @@ impl Client {
         let Some(request) = session.take(header.second) else {
             return;
         };
-        // An answer that cannot be read leaves the request to its time-out.
+        // After an undecodable reply the request times out.
         match Outcome::from_reply(bytes, request.operations) {
             Ok(outcome) => out.push(Output::Reply(request.ticket, outcome)),
             Err(_) => session.restore(header.second, request),
@@ -213,7 +212,7 @@ impl Client {
         if self.waiting.len() >= self.options.waiting_max {
             return Some(Failure::Busy);
         }
-        self.waiting.push_back(Waiting {
+        self.waiting.push_back(WaitingTransaction {
             ticket,
             transaction,
             deadline: now + self.options.request_timeout,
@@ -221,7 +220,7 @@ impl Client {
         None
     }
 
-    /// Gives up what has waited too long.
+    /// Completes the transactions whose time limit has passed.
     fn expire(&mut self, now: Time, out: &mut Vec<Output<Outcome>>) {
         if let Some(session) = &mut self.session {
             let is_late =
@@ -239,7 +238,7 @@ impl Client {
         }
     }
 
-    /// Sends what may be sent: requests within the window, or a hello if they need a session.
+    /// Sends as much as permitted: requests within the window, or a hello if they need a session.
     fn proceed(&mut self, now: Time, out: &mut Vec<Output<Outcome>>) {
         if self.waiting.is_empty() || !self.is_connected {
             return;
@@ -264,7 +263,7 @@ impl Client {
         }
     }
 
-    /// Asks for a session, or asks again if it is time.
+    /// Sends a hello, or repeats it when it is due.
     fn say_hello(&mut self, now: Time, out: &mut Vec<Output<Outcome>>) {
         let token = match &self.hello {
             Some(hello) if now < hello.again_at => return,
@@ -275,7 +274,7 @@ impl Client {
             token,
             again_at: now + self.options.hello_interval,
         });
-        let hello = Header {
+        let hello = MessageHeader {
             kind: MessageKind::Hello,
             code: VERSION,
             count: 0,
@@ -290,8 +289,8 @@ impl Client {
     }
 }
 
-impl Session {
-    /// Undoes [`Session::take`].
+impl ClientSession {
+    /// Undoes [`ClientSession::take`].
     fn restore(&mut self, request: u64, under_way: UnderWay) {
         let index = (request - self.oldest) as usize;
         self.under_way[index] = Some(under_way);

@@ -11,7 +11,7 @@
 //! let (mut store, _) = Store::boot(&Vec::new(), StoreOptions::default()).unwrap();
 //! let mut out = Vec::new();
 //! store.turn(Time::ZERO, Input::Wake, &mut out);
-//! // A driver writes and syncs appends, and says so.
+//! // A driver writes and syncs appends, and reports that.
 //! let Some(Output::Append { ticket: boot, .. }) = out.pop() else { panic!("a store logs its start") };
 //! store.turn(Time::ZERO, Input::Appended(boot), &mut out);
 //!
@@ -28,6 +28,18 @@
 //! let Answer::List(list) = &answers[1] else { panic!() };
 //! assert!(list.iter().eq([b"one"]));
 //! ```
+//!
+//! # Reading order
+//!
+//! `store.rs` (the server's loop), `state.rs` (execution), `log.rs` (group commit), `boot.rs` (recovery), `session.rs` (no
+//! request is executed twice), `client.rs`, `message.rs`.
+//!
+//! # What is absent
+//!
+//! - No reply before everything that it depends on is durable. (The planted [`Bug::AckBeforeAppend`] breaks this.)
+//! - No second execution of a request, and no retry: a request without a reply is [`Outcome::Unknown`].
+//! - No clock, socket or file: [`Store`] and [`Client`] are machines.
+//! - No replication and no checkpoint: one node, whose recovery replays its whole log.
 
 mod answer;
 mod boot;

@@ -1,4 +1,4 @@
-//! The store's log: group commit.
+//! The log of a store: group commit.
 
 use seatrial_blocks::{BlockKind, block, frame};
 use seatrial_machine::Ticket;
@@ -10,26 +10,25 @@ pub(crate) const COMMAND: u32 = 0;
 /// Flags of a frame that holds a boot record.
 pub(crate) const BOOT: u32 = 1;
 
-/// Bytes that may gather for one block.
+/// Maximum number of bytes that gather for one block.
 const BATCH_LENGTH_MAX: usize = 16 << 20;
-/// A new batch starts with room for this much, or for what the last one held.
+/// Maximum initial capacity of a batch; otherwise the capacity is that of the last batch.
 const BATCH_LENGTH_START_MAX: usize = 64 << 10;
 
-/// Gathers frames into one block while the block before it is being made durable: one write and one sync carry as
-/// many commands as came in the meantime. Positions count blocks: everything that a block with a sequence number below
-/// the position holds.
+/// Gathers frames into one block while the previous block is being made durable, so that one write and one sync carry all
+/// commands of the meantime. A position counts blocks: it covers every block with a smaller sequence number.
 #[derive(Debug)]
 pub(crate) struct Log {
-    /// The block that gathers, with room for its header; empty when nothing has gathered.
+    /// The gathering block, with room for its header; empty when no frame has gathered.
     gathering: Vec<u8>,
-    /// The sequence number that it will have.
+    /// Sequence number of the gathering block.
     sequence: u64,
-    /// Everything below this is durable.
+    /// Every block below this is durable.
     durable: u64,
 }
 
 impl Log {
-    /// Goes on behind a log whose next block is `sequence`.
+    /// Continues a log whose next block is `sequence`.
     pub(crate) fn new(sequence: u64) -> Log {
         Log {
             gathering: Vec::new(),
@@ -52,24 +51,24 @@ impl Log {
         frame::write(&mut self.gathering, flags, payload);
     }
 
-    /// What someone waits for who has seen everything that was pushed so far.
+    /// The position that covers every frame pushed so far.
     #[inline]
     pub(crate) fn position(&self) -> u64 {
         self.sequence + u64::from(!self.gathering.is_empty())
     }
 
-    /// The sequence number of the block that the next frame goes into.
+    /// Sequence number of the block that the next frame goes into.
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Everything below this position is durable.
+    /// Every block below this position is durable.
     #[inline]
     pub(crate) fn durable(&self) -> u64 {
         self.durable
     }
 
-    /// Has something gathered that could be written now, as no other block is under way?
+    /// Can the gathered block be appended, because no other one is under way?
     pub(crate) fn is_ready(&self) -> bool {
         !self.gathering.is_empty() && self.durable == self.sequence
     }
@@ -88,14 +87,14 @@ impl Log {
         Some((batch, ticket))
     }
 
-    /// The block with this ticket is durable, and every one before it.
+    /// Marks the block with this ticket, and all before it, as durable.
     pub(crate) fn appended(&mut self, ticket: Ticket) {
         if ticket.0 < self.sequence {
             self.durable = self.durable.max(ticket.0 + 1);
         }
     }
 
-    /// Panics if the log contradicts itself.
+    /// Asserts the invariants of the log.
     pub(crate) fn check_invariants(&self) {
         let under_way = self.sequence - self.durable;
         assert!(under_way <= 1, "{under_way} blocks under way");

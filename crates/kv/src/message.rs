@@ -17,32 +17,32 @@ pub const VALUE_LENGTH_MAX: usize = 64 << 10;
 pub const LIST_LENGTH_MAX: usize = 1 << 20;
 /// Requests of one session that may be under way.
 pub const WINDOW: u64 = 128;
-/// The name of the protocol.
+/// Name of the protocol.
 pub const PROTOCOL: &str = "kv";
-/// The version of the protocol that is spoken.
+/// Version of the protocol.
 pub const VERSION: u8 = 2;
 
-/// The types of messages.
+/// Types of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageKind {
-    /// A client asks for a session.
+    /// A client requests a session.
     Hello = 1,
-    /// A client asks for a transaction.
+    /// A client sends a transaction.
     Request = 2,
-    /// The server gives (or refuses) a session.
+    /// The server opens or refuses a session.
     Welcome = 3,
-    /// The server answers a request.
+    /// The server replies to a request.
     Reply = 4,
 }
 
-/// How a request ended; also why there is no session.
+/// Result of a request, or why no session was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     /// Executed and durable.
     Committed = 0,
     /// A register did not hold the expected value.
     CompareFailed = 1,
-    /// A list was touched as a register, or the other way round.
+    /// A list was used as a register, or a register as a list.
     WrongKind = 2,
     /// A list would pass [`LIST_LENGTH_MAX`].
     ListFull = 3,
@@ -50,16 +50,16 @@ pub enum Code {
     AnswerTooLong = 4,
     /// A queue of the server is full.
     Overloaded = 5,
-    /// The body is not that of a request.
+    /// The body is not a valid request.
     Malformed = 6,
     /// The server does not know the session.
     WrongSession = 7,
-    /// The server does not speak the client's version of the protocol.
+    /// The server does not support the client's version of the protocol.
     WrongVersion = 8,
 }
 
 impl Code {
-    /// The code that is stored as `byte`.
+    /// The code of this byte.
     fn from_byte(byte: u8) -> Option<Code> {
         const ALL: [Code; 9] = [
             Code::Committed,
@@ -75,7 +75,7 @@ impl Code {
         ALL.get(usize::from(byte)).copied()
     }
 
-    /// Says nothing about the store's state, so it need not wait for anything to be durable.
+    /// The code does not depend on the store's state, so the reply need not wait for durability.
     pub(crate) fn is_refusal(self) -> bool {
         self as u8 >= Code::Overloaded as u8
     }
@@ -83,8 +83,8 @@ impl Code {
 
 /// A header whose fields depend on the message's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// What the message is.
+pub struct MessageHeader {
+    /// The type of the message.
     pub kind: MessageKind,
     /// A [`Code`], or the protocol version in a hello.
     pub code: u8,
@@ -98,8 +98,8 @@ pub struct Header {
     pub second: u64,
 }
 
-impl Header {
-    /// The header as sent.
+impl MessageHeader {
+    /// Encodes the header.
     #[inline]
     pub fn encode(&self) -> [u8; HEADER_LENGTH] {
         let mut bytes = [0; HEADER_LENGTH];
@@ -112,9 +112,9 @@ impl Header {
         bytes
     }
 
-    /// The header of `message`.
+    /// Decodes the header of `message`.
     #[inline]
-    pub fn decode(message: &[u8]) -> Result<Header, MessageError> {
+    pub fn decode(message: &[u8]) -> Result<MessageHeader, MessageError> {
         let mut cursor = FieldReader::new(message);
         let kind = match cursor.byte("type")? {
             1 => MessageKind::Hello,
@@ -123,7 +123,7 @@ impl Header {
             4 => MessageKind::Reply,
             other => return Err(cursor.never("type", 1, u64::from(other))),
         };
-        Ok(Header {
+        Ok(MessageHeader {
             kind,
             code: cursor.byte("code")?,
             count: cursor.half("count")?,
@@ -133,7 +133,7 @@ impl Header {
         })
     }
 
-    /// The outcome in a welcome or reply.
+    /// The code of a welcome or reply.
     pub(crate) fn outcome(&self) -> Result<Code, MessageError> {
         Code::from_byte(self.code).ok_or(MessageError::Value {
             field: "code",
@@ -143,12 +143,11 @@ impl Header {
     }
 }
 
-/// What a client of another version, whose first message this is, is answered: a refusal that it understands. `None`: it is
-/// no client.
+/// The refusal for a client of another version, in that version's encoding, given its first message. `None`: it is not a client.
 pub fn refuse_version(first_message: &[u8]) -> Option<Vec<u8>> {
-    let hello = Header::decode(first_message).ok()?;
+    let hello = MessageHeader::decode(first_message).ok()?;
     (hello.kind == MessageKind::Hello).then(|| {
-        let welcome = Header {
+        let welcome = MessageHeader {
             kind: MessageKind::Welcome,
             code: Code::WrongVersion as u8,
             count: WINDOW as u16,
@@ -160,13 +159,13 @@ pub fn refuse_version(first_message: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// The fields that only the store's messages have.
+/// Decoders of fields that only the store's messages have.
 pub(crate) trait StoreFields<'a> {
     /// A key: length and bytes.
     fn key(&mut self) -> Result<&'a [u8], MessageError>;
     /// A value: length and bytes.
     fn value(&mut self) -> Result<&'a [u8], MessageError>;
-    /// A value, or the mark for none.
+    /// A value, or the mark of none.
     fn optional_value(&mut self) -> Result<Option<&'a [u8]>, MessageError>;
 }
 
@@ -210,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_byte_map_is_the_documented_one() {
-        let header = Header {
+        let header = MessageHeader {
             kind: MessageKind::Reply,
             code: Code::WrongKind as u8,
             count: 0x0201,
@@ -223,13 +222,13 @@ mod tests {
             0x22, 0x23, 0x24, 0x25, 0x26, 0x27,
         ];
         assert_eq!(header.encode(), bytes);
-        assert_eq!(Header::decode(&bytes), Ok(header));
+        assert_eq!(MessageHeader::decode(&bytes), Ok(header));
         assert_eq!(header.outcome(), Ok(Code::WrongKind));
     }
 
     #[test]
     fn a_client_of_another_version_is_answered_in_its_own_words() {
-        let hello = Header {
+        let hello = MessageHeader {
             kind: MessageKind::Hello,
             code: 1,
             count: 0,
@@ -238,7 +237,7 @@ mod tests {
             second: 0,
         };
         let answer = refuse_version(&hello.encode()).unwrap();
-        let welcome = Header::decode(&answer).unwrap();
+        let welcome = MessageHeader::decode(&answer).unwrap();
         assert_eq!(welcome.outcome(), Ok(Code::WrongVersion));
         assert_eq!((welcome.first, welcome.detail), (77, u32::from(VERSION)));
         assert_eq!(refuse_version(b"GET / HTTP/1.1\r\nHost: x\r\n"), None);
@@ -258,11 +257,11 @@ mod tests {
         let mut bytes = [0; HEADER_LENGTH];
         bytes[0] = 2;
         for length in 0..HEADER_LENGTH {
-            let error = Header::decode(&bytes[..length]).unwrap_err();
+            let error = MessageHeader::decode(&bytes[..length]).unwrap_err();
             assert!(matches!(error, MessageError::Short { .. }), "{error}");
         }
         bytes[0] = 9;
-        let error = Header::decode(&bytes).unwrap_err();
+        let error = MessageHeader::decode(&bytes).unwrap_err();
         assert_eq!(error.to_string(), "type at 0 is 9, which is never sent");
     }
 
@@ -271,7 +270,7 @@ mod tests {
         let mut rng = Rng::from_seed(1);
         for _ in 0..10_000 {
             let bytes: Vec<u8> = (0..rng.index(40)).map(|_| rng.word() as u8 % 10).collect();
-            if let Ok(header) = Header::decode(&bytes) {
+            if let Ok(header) = MessageHeader::decode(&bytes) {
                 assert_eq!(header.encode(), bytes[..HEADER_LENGTH]);
             }
         }

@@ -1,17 +1,17 @@
-//! What a client learns about its transaction.
+//! The outcome of a transaction, as its client knows it.
 
 use crate::answer::Answers;
-use crate::message::{Code, Header, MessageError, MessageKind};
+use crate::message::{Code, MessageError, MessageHeader, MessageKind};
 use std::fmt;
 
-/// What became of a transaction.
+/// Outcome of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Executed, and durable.
     Ok(Answers),
     /// Not executed, now or ever.
     Failed(Failure),
-    /// Executed or not, perhaps later: nobody can say.
+    /// Unknown: it may have been executed, or may still be.
     Unknown(Doubt),
 }
 
@@ -23,7 +23,7 @@ pub enum Failure {
         /// Index of the operation.
         operation: u32,
     },
-    /// A list was touched as a register, or the other way round.
+    /// A list was used as a register, or a register as a list.
     WrongKind {
         /// Index of the operation.
         operation: u32,
@@ -33,36 +33,36 @@ pub enum Failure {
         /// Index of the operation.
         operation: u32,
     },
-    /// What the transaction reads does not fit into a message.
+    /// The values that the transaction reads exceed the maximum length of a message.
     AnswerTooLong {
         /// Index of the operation.
         operation: u32,
     },
     /// A queue of the server is full.
     Overloaded,
-    /// The server could not read the request.
+    /// The server could not decode the request.
     Malformed,
-    /// It was never sent: no session could be had in time.
+    /// It was not sent: no session was opened in time.
     NoSession,
-    /// It was never sent: too many requests wait for their turn at this client.
+    /// It was not sent: too many requests wait at this client.
     Busy,
-    /// It was never sent: the server speaks another version of the protocol.
+    /// It was not sent: the server has another version of the protocol.
     WrongVersion,
 }
 
-/// Why nobody can say what became of a transaction.
+/// Why the outcome of a transaction is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// It was sent, and no answer came in time.
+    /// It was sent, and no reply arrived in time.
     Timeout,
     /// It was sent, and the connection was closed.
     ConnectionLost,
-    /// It was sent in a session that the server no longer knows (it restarted).
+    /// It was sent in a session that the server has lost (it restarted).
     SessionLost,
 }
 
 impl Failure {
-    /// The name under which histories record it.
+    /// Name in histories.
     pub const fn name(self) -> &'static str {
         match self {
             Failure::CompareFailed { .. } => "compare-failed",
@@ -79,7 +79,7 @@ impl Failure {
 }
 
 impl Doubt {
-    /// The name under which histories record it.
+    /// Name in histories.
     pub const fn name(self) -> &'static str {
         match self {
             Doubt::Timeout => "timeout",
@@ -102,9 +102,9 @@ impl fmt::Display for Doubt {
 }
 
 impl Outcome {
-    /// The outcome that a reply to a transaction of `operations` operations tells.
+    /// Decodes the reply to a transaction of `operations` operations.
     pub fn from_reply(reply: Vec<u8>, operations: u16) -> Result<Outcome, MessageError> {
-        let header = Header::decode(&reply)?;
+        let header = MessageHeader::decode(&reply)?;
         let never = |field, offset, value| MessageError::Value {
             field,
             offset,

@@ -1,18 +1,18 @@
-//! Who may ask, and what was already asked: no delivery of a request is executed twice.
+//! Sessions: at-most-once execution of requests.
 
 use crate::message::WINDOW;
 use seatrial_machine::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// May this delivery of a request be executed?
+/// Decides whether a delivery of a request is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// Yes: it is the first one.
+    /// Execute: the first delivery.
     First,
-    /// No: an earlier delivery was, or the client has finished with it.
+    /// Drop: an earlier delivery was executed, or the client has completed the request.
     Repeated,
-    /// No: the session is not one of this incarnation, or was given up.
+    /// Refuse: the session is not one of this incarnation, or was dropped.
     UnknownSession,
 }
 
@@ -29,21 +29,21 @@ pub(crate) struct Sessions {
     next: u32,
     count_max: usize,
     idle_min: Duration,
-    table: BTreeMap<u32, Session>,
+    table: BTreeMap<u32, SessionEntry>,
 }
 
 #[derive(Debug)]
-struct Session {
-    /// The highest request id seen.
+struct SessionEntry {
+    /// The highest request id received.
     highest: u64,
-    /// Bit k: id `highest - k` was seen.
+    /// Bit k: id `highest - k` was received.
     seen: u128,
-    /// When it was last heard of.
+    /// Time of the last message.
     heard: Time,
 }
 
 impl Sessions {
-    /// No sessions yet.
+    /// A table without sessions.
     pub(crate) fn new(incarnation: u32, count_max: usize, idle_min: Duration) -> Sessions {
         Sessions {
             incarnation,
@@ -54,7 +54,7 @@ impl Sessions {
         }
     }
 
-    /// A new session; nothing when all places are taken by clients that were heard of lately.
+    /// Opens a session; `None` if all places are taken by clients that were active recently.
     pub(crate) fn open(&mut self, now: Time) -> Option<u64> {
         if self.table.len() >= self.count_max {
             let idlest = self.table.iter().min_by_key(|(_, session)| session.heard);
@@ -66,7 +66,7 @@ impl Sessions {
         }
         let number = self.next;
         self.next = number.checked_add(1)?;
-        let session = Session {
+        let session = SessionEntry {
             highest: 0,
             seen: 1,
             heard: now,
@@ -75,7 +75,7 @@ impl Sessions {
         Some(u64::from(self.incarnation) << 32 | u64::from(number))
     }
 
-    /// Notes one delivery of a request and says whether it may be executed.
+    /// Records one delivery of a request and decides whether it is executed.
     #[inline]
     pub(crate) fn admit(&mut self, session: u64, request: u64, now: Time) -> Admission {
         if (session >> 32) as u32 != self.incarnation {
@@ -93,8 +93,8 @@ impl Sessions {
     }
 }
 
-impl Session {
-    /// Was this id not seen, and is it within the window?
+impl SessionEntry {
+    /// True if this id is new and within the window.
     #[inline]
     fn admit(&mut self, request: u64) -> bool {
         if let Some(ahead) = request.checked_sub(self.highest).filter(|&ahead| ahead > 0) {
@@ -107,11 +107,11 @@ impl Session {
             self.highest = request;
             return true;
         }
-        let behind = self.highest - request;
-        if behind >= WINDOW || self.seen >> behind & 1 == 1 {
+        let age = self.highest - request;
+        if age >= WINDOW || self.seen >> age & 1 == 1 {
             return false;
         }
-        self.seen |= 1 << behind;
+        self.seen |= 1 << age;
         true
     }
 }

@@ -1,32 +1,32 @@
-//! The keys and what is under them: the outcome of the log's commands and of nothing else.
+//! The state of a store: keys and their values, determined by the log's commands alone.
 
 use crate::answer::{put_absent, put_done, put_list, put_register};
 use crate::message::{Code, LIST_LENGTH_MAX};
 use crate::transaction::{Operation, Operations};
 use std::collections::BTreeMap;
 
-/// Registers and lists by key. Executes transactions one at a time; each either takes effect completely or leaves
-/// everything as it was: every change leaves a note on how to take it back until the transaction commits.
+/// Registers and lists by key. Executes transactions one at a time; each takes effect completely or not at all: every change
+/// pushes an undo entry, which is kept until the transaction commits.
 ///
 /// A list is one buffer of encoded elements, so reading it is one copy. Everything is in memory.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct StoreState {
     items: BTreeMap<Box<[u8]>, Item>,
-    /// How to take back the changes of the present transaction, oldest first; one entry per change.
+    /// Undo log of the present transaction, oldest change first.
     undo: Vec<Undo>,
     planted: Planted,
 }
 
-/// The bugs that change how transactions are executed.
+/// The planted bugs that change the execution of transactions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Planted {
-    /// Failed transactions are not taken back.
+    /// Failed transactions are not rolled back.
     pub(crate) dirty_abort: bool,
     /// The lists as they were when the present group commit began to gather.
     pub(crate) lost_append: Option<BTreeMap<Box<[u8]>, Base>>,
 }
 
-/// A list when the group commit `batch` first touched it.
+/// A list when the group commit `batch` first changed it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Base {
     batch: u64,
@@ -37,42 +37,42 @@ pub(crate) struct Base {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Item {
     Register(Vec<u8>),
-    List(List),
+    List(StoredList),
 }
 
 /// Elements, each as length `u32` and bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct List {
+struct StoredList {
     count: u32,
     bytes: Vec<u8>,
 }
 
-/// How to take one change back.
+/// Undoes one change.
 #[derive(Clone, Debug)]
 enum Undo {
-    /// The key was absent.
+    /// The key did not exist.
     Remove,
-    /// The register held this.
+    /// The register had this value.
     Register(Vec<u8>),
-    /// The list was this long.
+    /// The list had this length.
     Truncate { count: u32, length: usize },
     /// The list was this one.
-    List(List),
+    List(StoredList),
 }
 
-/// A transaction that cannot be done; nothing of it took effect.
+/// An aborted transaction; it had no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Abort {
-    /// Index of the first operation that could not be done.
+    /// Index of the first operation that failed.
     pub(crate) operation: u32,
-    /// Why not.
+    /// The reason.
     pub(crate) code: Code,
-    /// Planted: something of it took effect nevertheless.
+    /// Planted bug: a part of it took effect.
     pub(crate) is_dirty: bool,
 }
 
 impl Abort {
-    /// A request whose header already says that it is none.
+    /// A request whose header is already invalid.
     pub(crate) const MALFORMED: Abort = Abort {
         operation: 0,
         code: Code::Malformed,
@@ -80,32 +80,32 @@ impl Abort {
     };
 }
 
-/// Did the transaction change anything (and has to be logged)?
+/// Did the transaction change the state, so that it must be logged?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub(crate) enum ExecutionEffect {
     /// No.
     Read,
     /// Yes.
     Change,
 }
 
-impl State {
-    /// Nothing under any key.
-    pub(crate) fn new(planted: Planted) -> State {
-        State {
+impl StoreState {
+    /// An empty state.
+    pub(crate) fn new(planted: Planted) -> StoreState {
+        StoreState {
             planted,
-            ..State::default()
+            ..StoreState::default()
         }
     }
 
-    /// Executes the operations of a request and adds their answers to `answers`. `batch` is the block of the log that
-    /// the request belongs to.
+    /// Executes the operations of a request and appends their answers to `answers`. `batch` is the sequence number of the log
+    /// block that the request belongs to.
     pub(crate) fn execute(
         &mut self,
         operations: Operations<'_>,
         batch: u64,
         answers: &mut Vec<u8>,
-    ) -> Result<Effect, Abort> {
+    ) -> Result<ExecutionEffect, Abort> {
         self.undo.clear();
         for (index, operation) in operations.clone().enumerate() {
             let done = match operation {
@@ -122,9 +122,9 @@ impl State {
             }
         }
         Ok(if self.undo.is_empty() {
-            Effect::Read
+            ExecutionEffect::Read
         } else {
-            Effect::Change
+            ExecutionEffect::Change
         })
     }
 
@@ -185,7 +185,7 @@ impl State {
 
     fn append(&mut self, key: &[u8], value: &[u8], batch: u64) -> Result<(), Code> {
         let Some(item) = self.items.get_mut(key) else {
-            let mut list = List::default();
+            let mut list = StoredList::default();
             list.push(value);
             self.insert(key, Item::List(list));
             return Ok(());
@@ -214,7 +214,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes back the changes of the present transaction, newest first.
+    /// Undoes the changes of the present transaction, newest first.
     #[cold]
     fn roll_back(&mut self, operations: Operations<'_>) {
         if self.planted.dirty_abort {
@@ -243,7 +243,7 @@ impl State {
     }
 }
 
-impl List {
+impl StoredList {
     #[inline]
     fn push(&mut self, value: &[u8]) {
         self.bytes
@@ -257,7 +257,7 @@ impl List {
         self.bytes.truncate(length);
     }
 
-    /// The planted lost append: forgets what others of the same group commit have appended.
+    /// The planted lost append: removes the appends of other transactions of the same group commit.
     fn return_to_base(&mut self, base: &mut Base, batch: u64) {
         if base.batch == batch {
             self.truncate(base.count, base.length);

@@ -1,37 +1,39 @@
-//! The server.
+//! The store: the server of the key-value protocol.
 
-use crate::boot::{self, BootError, BootReport, Replay};
+use crate::boot::{self, BootError, BootReport, LogReplay};
 use crate::bug::Bug;
 use crate::log::{BOOT, COMMAND, Log};
 use crate::message::{
-    Code, HEADER_LENGTH, Header, MESSAGE_LENGTH_MAX, MessageKind, OPERATIONS_MAX, VERSION, WINDOW,
+    Code, HEADER_LENGTH, MESSAGE_LENGTH_MAX, MessageHeader, MessageKind, OPERATIONS_MAX, VERSION,
+    WINDOW,
 };
 use crate::outcome::Outcome;
 use crate::session::{Admission, Sessions};
-use crate::state::{Abort, Effect, Planted, State};
+use crate::state::{Abort, ExecutionEffect, Planted, StoreState};
 use crate::transaction::{Operations, Transaction};
 use seatrial_machine::{Disk, Input, LogName, Machine, NodeId, Output, Ticket, Time};
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::time::Duration;
 
-/// How long the planted [`Bug::AckBeforeAppend`] lets commands gather.
+/// Time for which the planted [`Bug::AckBeforeAppend`] gathers commands.
 const LAZY_INTERVAL: Duration = Duration::from_millis(50);
-/// How long the planted [`Bug::StaleRead`] keeps a snapshot.
+/// Time for which the planted [`Bug::StaleRead`] keeps a snapshot.
 const STALE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How a store behaves.
+/// Options of a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     /// A bug to plant.
     pub bug: Option<Bug>,
-    /// Replies that may wait for the log; beyond that, requests are refused as overloaded.
+    /// Maximum number of replies that wait for the log; further requests are refused as overloaded.
     pub waiting_max: usize,
-    /// Bytes of those replies, one reply of any length aside. An endpoint's share, of long ones, is an eighth of it.
+    /// Maximum bytes of those replies; a single reply of any length may exceed it. The long replies of one endpoint may have an
+    /// eighth.
     pub waiting_bytes_max: usize,
-    /// Sessions.
+    /// Maximum number of sessions.
     pub sessions_max: usize,
-    /// A session keeps its place for at least this long after it was last heard of.
+    /// A session is kept for at least this long after its last message.
     pub session_idle_min: Duration,
 }
 
@@ -47,21 +49,21 @@ impl Default for StoreOptions {
     }
 }
 
-/// One server: executes requests in the order in which they arrive, on a state in memory, and logs those that change
-/// something. A reply waits until everything that it tells is durable. While one block of the log is under way, the
-/// commands that arrive gather for the next: group commit without a timer.
+/// A server of one node: executes requests in the order in which they arrive, on a state in memory, and logs those that change
+/// it. A reply waits until every command that it depends on is durable. While one block of the log is being appended, further
+/// commands gather for the next: group commit without a timer.
 ///
-/// It owns the state, the log's end, the sessions and the replies that wait. Requests come as messages, or from a
-/// local caller ([`Input::Request`]). Its downside: the state lives in memory, and a start replays the whole log.
+/// It owns the state, the end of the log, the sessions and the waiting replies. Requests come as messages, or from a local
+/// caller.
 #[derive(Debug)]
 pub struct Store {
     options: StoreOptions,
-    state: State,
+    state: StoreState,
     log: Log,
     sessions: Sessions,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingReply>,
     waiting_length: usize,
-    /// Bytes of long replies that wait, by the endpoint that they are for.
+    /// Bytes of long waiting replies, by endpoint.
     shares: BTreeMap<NodeId, usize>,
     answers: Vec<u8>,
     planted: PlantedTimes,
@@ -69,25 +71,25 @@ pub struct Store {
 
 /// A message that waits until the log is durable up to a position.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingReply {
     position: u64,
     to: Caller,
     message: Vec<u8>,
 }
 
-/// Who asked.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug)]
 enum Caller {
     /// Another endpoint.
     Remote(NodeId),
-    /// A local caller, with a transaction of so many operations.
+    /// A local caller, with the number of operations of its transaction.
     Local(Ticket, u16),
 }
 
-/// A reply shorter than this counts for no endpoint: their number is bounded.
+/// A shorter reply does not count towards its endpoint's share: the number of waiting replies is bounded.
 const SHARE_LENGTH_MIN: usize = 4 << 10;
 
-/// What a reply adds to the share of the endpoint that it is for.
+/// The endpoint and bytes that a reply adds to a share.
 fn share(to: Caller, message: &[u8]) -> Option<(NodeId, usize)> {
     match to {
         Caller::Remote(endpoint) if message.len() >= SHARE_LENGTH_MIN => {
@@ -97,24 +99,24 @@ fn share(to: Caller, message: &[u8]) -> Option<(NodeId, usize)> {
     }
 }
 
-/// What the bugs that are about time keep.
+/// State of the planted bugs that depend on time.
 #[derive(Debug, Default)]
 struct PlantedTimes {
-    /// When what has gathered is written.
+    /// When the gathered commands are written.
     flush_at: Option<Time>,
-    /// An old state, and when it was the present one.
-    snapshot: Option<(Time, State)>,
+    /// An old state, and when it was current.
+    snapshot: Option<(Time, StoreState)>,
 }
 
 impl Store {
-    /// Replays the log and counts this start. The driver cuts the log at `recovery.end` of the report, then gives the
-    /// store turns; the first one logs the start, and nobody gets a session before that is durable.
+    /// Replays the log and increments the incarnation. The driver truncates the log at `recovery.end` of the report, then gives
+    /// the store turns. The first one logs the start; no session is opened before that is durable.
     pub fn boot(disk: &dyn Disk, options: StoreOptions) -> Result<(Store, BootReport), BootError> {
         let planted = Planted {
             dirty_abort: options.bug == Some(Bug::DirtyAbort),
             lost_append: (options.bug == Some(Bug::LostAppend)).then(BTreeMap::new),
         };
-        let (state, report) = Replay::run(disk, State::new(planted))?;
+        let (state, report) = LogReplay::run(disk, StoreState::new(planted))?;
         let mut log = Log::new(report.recovery.next_sequence);
         log.push(BOOT, &boot::record(report.incarnation));
         let (max, idle_min) = (options.sessions_max, options.session_idle_min);
@@ -133,8 +135,8 @@ impl Store {
     }
 
     fn message(&mut self, now: Time, from: NodeId, bytes: Vec<u8>, out: &mut Vec<Output<Outcome>>) {
-        // What is not a message of a client is dropped: nobody could be told.
-        let Ok(header) = Header::decode(&bytes) else {
+        // A message that is not a client's is dropped: there is no endpoint to reply to.
+        let Ok(header) = MessageHeader::decode(&bytes) else {
             return;
         };
         match header.kind {
@@ -150,7 +152,7 @@ impl Store {
         &mut self,
         now: Time,
         from: NodeId,
-        hello: &Header,
+        hello: &MessageHeader,
         mut bytes: Vec<u8>,
         out: &mut Vec<Output<Outcome>>,
     ) {
@@ -161,7 +163,7 @@ impl Store {
         } else {
             self.sessions.open(now).ok_or(Code::Overloaded)
         };
-        let welcome = Header {
+        let welcome = MessageHeader {
             kind: MessageKind::Welcome,
             code: opened.err().unwrap_or(Code::Committed) as u8,
             count: WINDOW as u16,
@@ -183,7 +185,7 @@ impl Store {
         &mut self,
         now: Time,
         from: NodeId,
-        header: &Header,
+        header: &MessageHeader,
         bytes: Vec<u8>,
         out: &mut Vec<Output<Outcome>>,
     ) {
@@ -202,7 +204,7 @@ impl Store {
         }
     }
 
-    /// Do so many bytes wait for this endpoint that others would have no room?
+    /// Does this endpoint have its share of the bytes that may wait?
     fn has_its_share(&self, endpoint: NodeId) -> bool {
         let share = self.shares.get(&endpoint);
         share.is_some_and(|bytes| *bytes >= self.options.waiting_bytes_max / 8)
@@ -215,12 +217,12 @@ impl Store {
             || !self.log.has_room(length)
     }
 
-    /// Executes a request, logs it if it changed something, and answers when that is durable.
+    /// Executes a request, logs it if it changed the state, and replies when that is durable.
     fn execute(
         &mut self,
         now: Time,
         caller: Caller,
-        header: &Header,
+        header: &MessageHeader,
         bytes: Vec<u8>,
         out: &mut Vec<Output<Outcome>>,
     ) {
@@ -239,7 +241,7 @@ impl Store {
         };
         self.answers = answers;
         let is_dirty = |abort: &Abort| abort.is_dirty;
-        if result == Ok(Effect::Change) || result.as_ref().is_err_and(is_dirty) {
+        if result == Ok(ExecutionEffect::Change) || result.as_ref().is_err_and(is_dirty) {
             self.log.push(COMMAND, &bytes);
         }
         let result = result
@@ -248,8 +250,8 @@ impl Store {
         self.reply(caller, header, result, bytes, out);
     }
 
-    /// The planted stale read: an old state, or the present one if that is too old.
-    fn snapshot(&mut self, now: Time) -> &mut State {
+    /// The planted stale read: an old state, or the current one if that is too old.
+    fn snapshot(&mut self, now: Time) -> &mut StoreState {
         let present = &self.state;
         let (taken, state) = self
             .planted
@@ -262,18 +264,18 @@ impl Store {
         state
     }
 
-    /// Answers a request, in the memory of its message, when everything told so far is durable.
+    /// Replies to a request when all commands so far are durable. The reply reuses the memory of the request.
     fn reply(
         &mut self,
         caller: Caller,
-        request: &Header,
+        request: &MessageHeader,
         result: Result<(), (Code, u32)>,
         mut bytes: Vec<u8>,
         out: &mut Vec<Output<Outcome>>,
     ) {
         let (code, operation) = result.err().unwrap_or((Code::Committed, 0));
         let is_committed = code == Code::Committed;
-        let header = Header {
+        let header = MessageHeader {
             kind: MessageKind::Reply,
             code: code as u8,
             count: if is_committed { request.count } else { 0 },
@@ -308,7 +310,7 @@ impl Store {
             if let Some((endpoint, length)) = share(to, &message) {
                 *self.shares.entry(endpoint).or_default() += length;
             }
-            self.waiting.push_back(Waiting {
+            self.waiting.push_back(WaitingReply {
                 position,
                 to,
                 message,
@@ -316,7 +318,7 @@ impl Store {
         }
     }
 
-    /// Sends what waited for what is durable now.
+    /// Sends the messages whose position is durable now.
     fn release(&mut self, out: &mut Vec<Output<Outcome>>) {
         let durable = self.log.durable();
         while let Some(waiting) = self.waiting.pop_front_if(|it| it.position <= durable) {
@@ -333,7 +335,7 @@ impl Store {
         }
     }
 
-    /// Writes what has gathered, if nothing is under way.
+    /// Appends the gathered commands, unless an append is under way.
     fn flush(&mut self, now: Time, out: &mut Vec<Output<Outcome>>) {
         if !self.log.is_ready() {
             return;
@@ -356,19 +358,19 @@ impl Store {
 }
 
 /// Is it a hello of any version?
-fn is_hello(header: &Header, bytes: &[u8]) -> bool {
+fn is_hello(header: &MessageHeader, bytes: &[u8]) -> bool {
     bytes.len() == HEADER_LENGTH && (header.count, header.detail, header.second) == (0, 0, 0)
 }
 
-/// Could this header be one of a request, as far as it can be told without its operations?
-fn is_well_formed(header: &Header, bytes: &[u8]) -> bool {
+/// Is this header that of a request, as far as it is decidable without decoding the operations?
+fn is_well_formed(header: &MessageHeader, bytes: &[u8]) -> bool {
     header.code == 0
         && header.detail == 0
         && usize::from(header.count) <= OPERATIONS_MAX
         && bytes.len() <= MESSAGE_LENGTH_MAX
 }
 
-/// A message or reply for whoever asked.
+/// The output that delivers a message or reply to a caller.
 #[inline]
 fn deliver(to: Caller, message: Vec<u8>) -> Output<Outcome> {
     match to {
@@ -393,7 +395,7 @@ impl Machine for Store {
             }
             Input::Request(ticket, transaction) => {
                 let bytes = transaction.into_message(0, ticket.0);
-                if let Ok(header) = Header::decode(&bytes) {
+                if let Ok(header) = MessageHeader::decode(&bytes) {
                     let caller = Caller::Local(ticket, header.count);
                     if self.is_overloaded(bytes.len()) {
                         let refusal = Err((Code::Overloaded, 0));

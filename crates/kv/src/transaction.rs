@@ -1,12 +1,12 @@
 //! Transactions: operations on keys, executed completely or not at all.
 
 use crate::message::{
-    ABSENT, HEADER_LENGTH, Header, KEY_LENGTH_MAX, MESSAGE_LENGTH_MAX, MessageError, MessageKind,
-    OPERATIONS_MAX, StoreFields, VALUE_LENGTH_MAX,
+    ABSENT, HEADER_LENGTH, KEY_LENGTH_MAX, MESSAGE_LENGTH_MAX, MessageError, MessageHeader,
+    MessageKind, OPERATIONS_MAX, StoreFields, VALUE_LENGTH_MAX,
 };
 use seatrial_machine::FieldReader;
 
-/// The bytes that name the kinds of operations.
+/// Codes of the kinds of operations.
 const READ: u8 = 1;
 const WRITE: u8 = 2;
 const APPEND: u8 = 3;
@@ -15,30 +15,30 @@ const COMPARE_AND_SET: u8 = 4;
 /// One operation of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation<'a> {
-    /// What is there?
+    /// Read a key.
     Read {
-        /// Of which key.
+        /// The key.
         key: &'a [u8],
     },
-    /// Put a value into a register.
+    /// Write a register.
     Write {
         /// The register.
         key: &'a [u8],
         /// Its new value.
         value: &'a [u8],
     },
-    /// Put an element at the end of a list.
+    /// Append an element to a list.
     Append {
         /// The list.
         key: &'a [u8],
         /// The new element.
         value: &'a [u8],
     },
-    /// Put a value into a register that holds another; otherwise the transaction fails.
+    /// Write a register if it has an expected value; otherwise the transaction fails.
     CompareAndSet {
         /// The register.
         key: &'a [u8],
-        /// What it has to hold; nothing: the key has to be absent.
+        /// The expected value; `None`: the key must not exist.
         expected: Option<&'a [u8]>,
         /// Its new value.
         value: &'a [u8],
@@ -46,7 +46,7 @@ pub enum Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// The key that it is about.
+    /// The key of the operation.
     pub fn key(&self) -> &'a [u8] {
         match *self {
             Operation::Read { key }
@@ -56,13 +56,13 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Does it change nothing?
+    /// Is it a read?
     pub fn is_read(&self) -> bool {
         matches!(self, Operation::Read { .. })
     }
 }
 
-/// What cannot be put into a transaction.
+/// Why an operation cannot be added to a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransactionError {
     /// A key of more than [`KEY_LENGTH_MAX`] bytes.
@@ -79,8 +79,8 @@ pub enum TransactionError {
     Length(usize),
 }
 
-/// Operations to be executed completely or not at all, in the order in which they were put in. Kept as the message
-/// that will be sent, so sending copies nothing.
+/// Operations that are executed completely or not at all, in order. Kept in the encoding of the message, so sending copies
+/// nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
     message: Vec<u8>,
@@ -94,7 +94,7 @@ impl Default for Transaction {
 }
 
 impl Transaction {
-    /// Without operations; such a transaction commits and answers nothing.
+    /// A transaction without operations; it commits without answers.
     pub fn new() -> Transaction {
         let mut message = Vec::with_capacity(64);
         message.extend_from_slice(&[0; HEADER_LENGTH]);
@@ -104,12 +104,12 @@ impl Transaction {
         }
     }
 
-    /// Operations so far.
+    /// Number of operations.
     pub fn len(&self) -> usize {
         usize::from(self.operations)
     }
 
-    /// Are there no operations?
+    /// Is there no operation?
     pub fn is_empty(&self) -> bool {
         self.operations == 0
     }
@@ -134,7 +134,7 @@ impl Transaction {
         self.put(APPEND, key, &[Some(value)])
     }
 
-    /// Writes `value` into the register `key` if it holds `expected` (or is absent, for `None`); otherwise the whole
+    /// Writes `value` into the register `key` if it has the value `expected` (does not exist, for `None`); otherwise the whole
     /// transaction fails.
     pub fn compare_and_set(
         &mut self,
@@ -145,7 +145,7 @@ impl Transaction {
         self.put(COMPARE_AND_SET, key, &[expected, Some(value)])
     }
 
-    /// Encodes one operation; leaves the transaction as it was if that is not allowed.
+    /// Encodes one operation; on an error the transaction is unchanged.
     fn put(
         &mut self,
         kind: u8,
@@ -179,9 +179,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// The request to send.
+    /// The message to send.
     pub fn into_message(mut self, session: u64, request: u64) -> Vec<u8> {
-        let header = Header {
+        let header = MessageHeader {
             kind: MessageKind::Request,
             code: 0,
             count: self.operations,
@@ -194,8 +194,7 @@ impl Transaction {
     }
 }
 
-/// The operations of a request, in order, decoded as they are asked for. Stops after the first error, which may be that
-/// bytes are left behind the last operation.
+/// The operations of a request, decoded one by one. Ends after the first error; bytes after the last operation are an error.
 #[derive(Clone, Debug)]
 pub struct Operations<'a> {
     cursor: FieldReader<'a>,
@@ -213,7 +212,7 @@ impl<'a> Operations<'a> {
         }
     }
 
-    /// Does no operation that is left change anything? (A malformed one does not.)
+    /// Are all remaining operations reads? (A malformed one is not.)
     pub fn are_reads(&self) -> bool {
         self.clone().flatten().all(|operation| operation.is_read())
     }

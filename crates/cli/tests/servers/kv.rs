@@ -4,7 +4,9 @@ use super::process::{Latencies, Server};
 use super::scratch::Scratch;
 use super::{ATTACK, assert_served, has_sockets, wire};
 use seatrial_host::Protocol;
-use seatrial_kv::message::{self, Header, MESSAGE_LENGTH_MAX, MessageKind, VALUE_LENGTH_MAX};
+use seatrial_kv::message::{
+    self, MESSAGE_LENGTH_MAX, MessageHeader, MessageKind, VALUE_LENGTH_MAX,
+};
 use seatrial_kv::{Failure, Outcome, Transaction};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -29,7 +31,7 @@ impl Session {
     fn open(address: SocketAddr) -> io::Result<Session> {
         static TOKENS: AtomicU64 = AtomicU64::new(1);
         let stream = wire::open(address, PROTOCOL, None)?;
-        let hello = Header {
+        let hello = MessageHeader {
             kind: MessageKind::Hello,
             code: message::VERSION,
             count: 0,
@@ -39,7 +41,7 @@ impl Session {
         };
         wire::send(&stream, &hello.encode())?;
         let welcome = wire::receive(&stream)?;
-        let welcome = Header::decode(&welcome).map_err(io::Error::other)?;
+        let welcome = MessageHeader::decode(&welcome).map_err(io::Error::other)?;
         if welcome.code != 0 {
             return Err(io::Error::other(format!("{welcome:?}")));
         }

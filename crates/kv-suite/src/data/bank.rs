@@ -1,23 +1,23 @@
 //! A bank: a register for each account, opened with [`OPENING_BALANCE`].
 
-use super::{Consumer, MISSING, Next, Procedure, cannot, ok};
-use crate::encoding::Cell;
+use super::{Consumer, MISSING, Procedure, ProcedureStep, cannot, ok};
+use crate::encoding::RegisterCell;
 use seatrial_generator::workload::BankOptions;
 use seatrial_history::{Op, Value};
 use seatrial_kv::{Answers, Transaction};
 
-/// What is in an account that was never written.
+/// Balance of an account that was never written.
 const OPENING_BALANCE: i64 = 10;
 
 /// A read is one transaction; a transfer reads two accounts, then swaps both if they are unchanged.
 #[derive(Debug, Default)]
-pub(super) struct Bank {
+pub(super) struct BankProcedure {
     /// Was the last transaction the swap of a transfer?
     is_swap: bool,
 }
 
-impl Procedure for Bank {
-    fn begin(&mut self, op: &Op, _: &mut Consumer) -> Result<Next, String> {
+impl Procedure for BankProcedure {
+    fn begin(&mut self, op: &Op, _: &mut Consumer) -> Result<ProcedureStep, String> {
         self.is_swap = false;
         let mut transaction = Transaction::new();
         let mut read = |account: i64| {
@@ -28,22 +28,27 @@ impl Procedure for Bank {
             for account in 0..BankOptions::default().accounts {
                 read(account as i64)?;
             }
-            return Ok(Next::Whole(transaction));
+            return Ok(ProcedureStep::Whole(transaction));
         }
         let transfer = op.value.as_transfer().ok_or_else(|| cannot(op))?;
         read(transfer.from)?;
         read(transfer.to)?;
-        Ok(Next::Look(transaction))
+        Ok(ProcedureStep::Look(transaction))
     }
 
-    fn resume(&mut self, op: &Op, answers: &Answers, _: &mut Consumer) -> Result<Next, String> {
+    fn resume(
+        &mut self,
+        op: &Op,
+        answers: &Answers,
+        _: &mut Consumer,
+    ) -> Result<ProcedureStep, String> {
         if self.is_swap {
             return Ok(ok(op, op.value.clone()));
         }
         let cells = answers
             .iter()
-            .map(|answer| Cell::new(&answer, OPENING_BALANCE));
-        let cells = cells.collect::<Result<Vec<Cell>, String>>()?;
+            .map(|answer| RegisterCell::new(&answer, OPENING_BALANCE));
+        let cells = cells.collect::<Result<Vec<RegisterCell>, String>>()?;
         if op.f == "read" {
             let balances: Vec<(i64, i64)> =
                 (0..).zip(cells.iter().map(|cell| cell.value)).collect();
@@ -54,7 +59,7 @@ impl Procedure for Bank {
         };
         let transfer = op.value.as_transfer().ok_or_else(|| cannot(op))?;
         if from.value < transfer.amount {
-            return Ok(Next::Done(self.failed(op, "insufficient-funds")));
+            return Ok(ProcedureStep::Done(self.failed(op, "insufficient-funds")));
         }
         let mut transaction = Transaction::new();
         let giver = account_key(transfer.from);
@@ -63,7 +68,7 @@ impl Procedure for Bank {
         let put = put.and_then(|()| to.add(&mut transaction, &taker, transfer.amount));
         put.map_err(|error| error.to_string())?;
         self.is_swap = true;
-        Ok(Next::Change(transaction))
+        Ok(ProcedureStep::Change(transaction))
     }
 }
 

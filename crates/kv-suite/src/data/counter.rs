@@ -1,21 +1,26 @@
-//! A counter: a list of what was added to it.
+//! A counter: a list of the added numbers.
 
 use super::set::read_or_append;
-use super::{Consumer, MISSING, Next, Procedure, keyed, ok};
+use super::{Consumer, MISSING, Procedure, ProcedureStep, keyed, ok};
 use crate::encoding::list;
 use seatrial_history::{Op, Value};
 use seatrial_kv::Answers;
 
-/// An operation on a counter is one transaction of the store; a read adds up what was added.
+/// An operation on a counter is one transaction; a read returns the sum of the list.
 #[derive(Debug)]
-pub(super) struct Counter;
+pub(super) struct CounterProcedure;
 
-impl Procedure for Counter {
-    fn begin(&mut self, op: &Op, _: &mut Consumer) -> Result<Next, String> {
-        read_or_append(op).map(Next::Whole)
+impl Procedure for CounterProcedure {
+    fn begin(&mut self, op: &Op, _: &mut Consumer) -> Result<ProcedureStep, String> {
+        read_or_append(op).map(ProcedureStep::Whole)
     }
 
-    fn resume(&mut self, op: &Op, answers: &Answers, _: &mut Consumer) -> Result<Next, String> {
+    fn resume(
+        &mut self,
+        op: &Op,
+        answers: &Answers,
+        _: &mut Consumer,
+    ) -> Result<ProcedureStep, String> {
         if op.f == "add" {
             return Ok(ok(op, op.value.clone()));
         }

@@ -1,27 +1,32 @@
 //! A lock: a register with its owner and the fence of its last acquisition.
 
-use super::{Consumer, Next, Procedure, cannot, keyed, ok, part};
+use super::{Consumer, Procedure, ProcedureStep, cannot, keyed, ok, part};
 use crate::encoding::{bytes, number};
 use seatrial_history::{Op, Process, Value};
 use seatrial_kv::{Answers, Transaction};
 
-/// Reads the lock, then acquires it if it is free, or releases it if it is one's own.
+/// Reads the lock, then acquires it if it is free, or releases it if the process owns it.
 #[derive(Debug, Default)]
-pub(super) struct Lock {
+pub(super) struct LockProcedure {
     /// The value of the completion once the swap has taken place.
     granted: Option<Value>,
 }
 
-impl Procedure for Lock {
-    fn begin(&mut self, op: &Op, _: &mut Consumer) -> Result<Next, String> {
+impl Procedure for LockProcedure {
+    fn begin(&mut self, op: &Op, _: &mut Consumer) -> Result<ProcedureStep, String> {
         self.granted = None;
         let mut transaction = Transaction::new();
         let put = transaction.read(&part(op, "lock")?);
         put.map_err(|error| error.to_string())?;
-        Ok(Next::Look(transaction))
+        Ok(ProcedureStep::Look(transaction))
     }
 
-    fn resume(&mut self, op: &Op, answers: &Answers, _: &mut Consumer) -> Result<Next, String> {
+    fn resume(
+        &mut self,
+        op: &Op,
+        answers: &Answers,
+        _: &mut Consumer,
+    ) -> Result<ProcedureStep, String> {
         if let Some(value) = self.granted.take() {
             return Ok(ok(op, value));
         }
@@ -36,12 +41,12 @@ impl Procedure for Lock {
         let me = process as i64 + 1;
         let (after, value) = if op.f == "acquire" {
             if owner != 0 {
-                return Ok(Next::Done(self.failed(op, "held")));
+                return Ok(ProcedureStep::Done(self.failed(op, "held")));
             }
             ((me, fence + 1), keyed(op, Value::Int(fence + 1)))
         } else {
             if owner != me {
-                return Ok(Next::Done(self.failed(op, "not-held")));
+                return Ok(ProcedureStep::Done(self.failed(op, "not-held")));
             }
             ((0, fence), op.value.clone())
         };
@@ -51,7 +56,7 @@ impl Procedure for Lock {
         let put = transaction.compare_and_set(&lock, read.as_deref(), after.as_bytes());
         put.map_err(|error| error.to_string())?;
         self.granted = Some(value);
-        Ok(Next::Change(transaction))
+        Ok(ProcedureStep::Change(transaction))
     }
 }
 
@@ -60,6 +65,6 @@ fn holder(bytes: &[u8]) -> Result<(i64, i64), String> {
     let mut words = bytes.split(|byte| *byte == b' ').map(number);
     match (words.next(), words.next()) {
         (Some(owner), Some(fence)) => Ok((owner?, fence?)),
-        _ => Err(format!("{bytes:?} is no lock")),
+        _ => Err(format!("{bytes:?} is not a lock")),
     }
 }

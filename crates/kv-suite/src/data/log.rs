@@ -1,27 +1,27 @@
 //! Logs with offsets: each is a list of its messages, and an offset is the place in the list. A client keeps how far it has
 //! polled each log.
 
-use super::{Next, Procedure, cannot};
+use super::{Procedure, ProcedureStep, cannot};
 use crate::encoding::{decimal, number};
 use seatrial_history::{Key, LogMop, Op, OpType, Value};
 use seatrial_kv::{Answer, Answers, Transaction, TransactionError};
 use std::collections::BTreeMap;
 
-/// The logs that a client polls, and its position in each: a poll begins where the last one ended.
+/// The logs that a client polls, with its position in each: a poll begins where the last one ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Consumer {
     positions: BTreeMap<Key, usize>,
 }
 
-/// Messages that a poll gives of one log, at most.
+/// Maximum number of messages of one log in a poll.
 const POLLED_MAX: usize = 64;
 
 /// An operation on logs is one transaction of the store.
 #[derive(Debug)]
-pub(super) struct Logs;
+pub(super) struct LogProcedure;
 
-impl Procedure for Logs {
-    fn begin(&mut self, op: &Op, consumer: &mut Consumer) -> Result<Next, String> {
+impl Procedure for LogProcedure {
+    fn begin(&mut self, op: &Op, consumer: &mut Consumer) -> Result<ProcedureStep, String> {
         let mut transaction = Transaction::new();
         if op.f == "assign" {
             consumer.assign(op)?;
@@ -30,7 +30,7 @@ impl Procedure for Logs {
             let asked = consumer.ask(&mops, &mut transaction);
             asked.map_err(|error| error.to_string())?;
         }
-        Ok(Next::Whole(transaction))
+        Ok(ProcedureStep::Whole(transaction))
     }
 
     fn resume(
@@ -38,18 +38,18 @@ impl Procedure for Logs {
         op: &Op,
         answers: &Answers,
         consumer: &mut Consumer,
-    ) -> Result<Next, String> {
+    ) -> Result<ProcedureStep, String> {
         let value = if op.f == "assign" {
             op.value.clone()
         } else {
             consumer.answered(op.value.as_log().unwrap_or_default(), answers)?
         };
-        Ok(Next::Done(op.complete(OpType::Ok, value)))
+        Ok(ProcedureStep::Done(op.complete(OpType::Ok, value)))
     }
 }
 
 impl Consumer {
-    /// Assigns these logs to the client. It keeps its position in those that it had, unless it is to seek to the beginning.
+    /// Assigns logs to the client. It keeps its position in logs that it had before, unless it must seek to the beginning.
     fn assign(&mut self, op: &Op) -> Result<(), String> {
         let Value::List(keys) = &op.value else {
             return Err(format!("{} of {}: no list of logs", op.f, op.value));
@@ -57,7 +57,9 @@ impl Consumer {
         let from_start = op.extra.get("seek-to-beginning?") == Some(&Value::Bool(true));
         let known = std::mem::take(&mut self.positions);
         let keys = keys.iter().map(|key| {
-            let key = key.as_key().ok_or_else(|| format!("{key} names no log"))?;
+            let key = key
+                .as_key()
+                .ok_or_else(|| format!("{key} is not the name of a log"))?;
             let position = known.get(&key).filter(|_| !from_start);
             Ok((key.clone(), position.copied().unwrap_or(0)))
         });
@@ -65,7 +67,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Reads the logs that it polls, then sends, and reads after each send to learn its offset.
+    /// Reads the polled logs, then sends, and reads after each send to learn the offset.
     fn ask(&self, mops: &[LogMop], transaction: &mut Transaction) -> Result<(), TransactionError> {
         if mops.iter().any(|mop| matches!(mop, LogMop::Poll { .. })) {
             for key in self.positions.keys() {
@@ -81,7 +83,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// The answer to that.
+    /// Decodes the answers to that.
     fn answered(&mut self, mut mops: Vec<LogMop>, answers: &Answers) -> Result<Value, String> {
         let mut answers = answers.iter();
         let mut next = || answers.next().ok_or("an answer is missing");
@@ -96,7 +98,7 @@ impl Consumer {
                 LogMop::Send { offset, .. } => {
                     next()?;
                     let length = elements(&next()?)?.len();
-                    let last = length.checked_sub(1).ok_or("what was sent is not there")?;
+                    let last = length.checked_sub(1).ok_or("a sent message is missing")?;
                     *offset = Some(last as i64);
                 }
                 LogMop::Poll { messages } => {
@@ -125,6 +127,6 @@ fn elements(answer: &Answer<'_>) -> Result<Vec<i64>, String> {
     match answer {
         Answer::Absent => Ok(Vec::new()),
         Answer::List(list) => list.iter().map(number).collect(),
-        other => Err(format!("{other:?} is no list")),
+        other => Err(format!("{other:?} is not a list")),
     }
 }

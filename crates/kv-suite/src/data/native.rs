@@ -1,6 +1,6 @@
-//! Registers, lists, and transactions of both: what the store itself has.
+//! Registers, lists, and transactions of both: the store's own data types.
 
-use super::{Consumer, Next, Procedure};
+use super::{Consumer, Procedure, ProcedureStep};
 use crate::encoding::{decimal, number};
 use seatrial_history::{Key, Mop, Observed, Op, OpType, Symbol, Value};
 use seatrial_kv::{Answer, Answers, Transaction};
@@ -11,12 +11,19 @@ use std::sync::Arc;
 pub(super) struct Native;
 
 impl Procedure for Native {
-    fn begin(&mut self, op: &Op, _: &mut Consumer) -> Result<Next, String> {
-        transaction(op).map(Next::Whole)
+    fn begin(&mut self, op: &Op, _: &mut Consumer) -> Result<ProcedureStep, String> {
+        transaction(op).map(ProcedureStep::Whole)
     }
 
-    fn resume(&mut self, op: &Op, answers: &Answers, _: &mut Consumer) -> Result<Next, String> {
-        Ok(Next::Done(op.complete(OpType::Ok, answered(op, answers)?)))
+    fn resume(
+        &mut self,
+        op: &Op,
+        answers: &Answers,
+        _: &mut Consumer,
+    ) -> Result<ProcedureStep, String> {
+        Ok(ProcedureStep::Done(
+            op.complete(OpType::Ok, answered(op, answers)?),
+        ))
     }
 }
 
@@ -26,8 +33,7 @@ pub(crate) const ABORT: Symbol = Symbol::new("abort");
 /// A register that is never written, so a comparison with a value fails.
 const NEVER_WRITTEN: &[u8] = b"never-written";
 
-/// What a transaction, or an operation on one register, asks of the store. The error says which part of the
-/// operation the store has no word for.
+/// The transaction for a transaction or an operation on one register. The error names the part that the store does not support.
 fn transaction(op: &Op) -> Result<Transaction, String> {
     let mut transaction = Transaction::new();
     let put = match &op.value {
@@ -48,7 +54,7 @@ fn transaction(op: &Op) -> Result<Transaction, String> {
     Ok(transaction)
 }
 
-/// Puts one micro-operation into the transaction.
+/// Adds one micro-operation to the transaction.
 fn put(transaction: &mut Transaction, mop: &Mop) -> Result<(), String> {
     let key = mop.key().to_string();
     let done = match mop {
@@ -59,7 +65,7 @@ fn put(transaction: &mut Transaction, mop: &Mop) -> Result<(), String> {
     done.map_err(|error| error.to_string())
 }
 
-/// Puts a read, write or compare-and-set of one register into the transaction.
+/// Adds a read, write or compare-and-set of one register to the transaction.
 fn single(transaction: &mut Transaction, op: &Op, key: &Key, value: &Value) -> Result<(), String> {
     let name = key.to_string();
     let key = name.as_bytes();
@@ -69,12 +75,12 @@ fn single(transaction: &mut Transaction, op: &Op, key: &Key, value: &Value) -> R
         ("cas", Value::Cas(from, to)) => {
             transaction.compare_and_set(key, Some(&decimal(*from)), &decimal(*to))
         }
-        (f, other) => return Err(format!("{f} of {other}: the store cannot do that")),
+        (f, other) => return Err(format!("{f} of {other}: not supported by the store")),
     };
     done.map_err(|error| error.to_string())
 }
 
-/// The operation's value with the answers filled in.
+/// The operation's value with its answers.
 fn answered(op: &Op, answers: &Answers) -> Result<Value, String> {
     let mut answers = answers.iter();
     let mut next = || {
@@ -101,7 +107,7 @@ fn answered(op: &Op, answers: &Answers) -> Result<Value, String> {
     }
 }
 
-/// A micro-operation with its answer filled in.
+/// A micro-operation with its answer.
 fn seen(mop: &Mop, answer: &Answer<'_>) -> Result<Mop, String> {
     let Mop::Read { key, .. } = mop else {
         return Ok(mop.clone());

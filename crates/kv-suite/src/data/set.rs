@@ -1,20 +1,25 @@
 //! A set: a list of its elements.
 
-use super::{Consumer, MISSING, Next, Procedure, argument, cannot, key, keyed, ok};
+use super::{Consumer, MISSING, Procedure, ProcedureStep, argument, cannot, key, keyed, ok};
 use crate::encoding::{decimal, list};
 use seatrial_history::{Op, Value};
 use seatrial_kv::{Answers, Transaction};
 
 /// An operation on a set is one transaction of the store.
 #[derive(Debug)]
-pub(super) struct Set;
+pub(super) struct SetProcedure;
 
-impl Procedure for Set {
-    fn begin(&mut self, op: &Op, _: &mut Consumer) -> Result<Next, String> {
-        read_or_append(op).map(Next::Whole)
+impl Procedure for SetProcedure {
+    fn begin(&mut self, op: &Op, _: &mut Consumer) -> Result<ProcedureStep, String> {
+        read_or_append(op).map(ProcedureStep::Whole)
     }
 
-    fn resume(&mut self, op: &Op, answers: &Answers, _: &mut Consumer) -> Result<Next, String> {
+    fn resume(
+        &mut self,
+        op: &Op,
+        answers: &Answers,
+        _: &mut Consumer,
+    ) -> Result<ProcedureStep, String> {
         if op.f == "add" {
             return Ok(ok(op, op.value.clone()));
         }

@@ -1,8 +1,8 @@
 //! A table of rows with rising numbers and timestamps: a list of numbers and one of timestamps. The clock is a register that
 //! counts up.
 
-use super::{Consumer, MISSING, Next, Procedure, cannot, keyed, ok, part};
-use crate::encoding::{Cell, decimal, list};
+use super::{Consumer, MISSING, Procedure, ProcedureStep, cannot, keyed, ok, part};
+use crate::encoding::{RegisterCell, decimal, list};
 use seatrial_history::{Op, Symbol, Value};
 use seatrial_kv::{Answers, Transaction};
 
@@ -11,13 +11,13 @@ const CLOCK: &[u8] = b"clock";
 
 /// A read is one transaction; an insertion reads numbers and clock, then appends a row if the clock is unchanged.
 #[derive(Debug, Default)]
-pub(super) struct Table {
-    /// The row that the last transaction was to insert.
+pub(super) struct TableProcedure {
+    /// The row of the last insertion.
     inserted: Option<Value>,
 }
 
-impl Procedure for Table {
-    fn begin(&mut self, op: &Op, _: &mut Consumer) -> Result<Next, String> {
+impl Procedure for TableProcedure {
+    fn begin(&mut self, op: &Op, _: &mut Consumer) -> Result<ProcedureStep, String> {
         self.inserted = None;
         let mut transaction = Transaction::new();
         let is_read = op.f == "read";
@@ -29,13 +29,18 @@ impl Procedure for Table {
         let put = put.and_then(|()| transaction.read(second));
         put.map_err(|error| error.to_string())?;
         Ok(if is_read {
-            Next::Whole(transaction)
+            ProcedureStep::Whole(transaction)
         } else {
-            Next::Look(transaction)
+            ProcedureStep::Look(transaction)
         })
     }
 
-    fn resume(&mut self, op: &Op, answers: &Answers, _: &mut Consumer) -> Result<Next, String> {
+    fn resume(
+        &mut self,
+        op: &Op,
+        answers: &Answers,
+        _: &mut Consumer,
+    ) -> Result<ProcedureStep, String> {
         if let Some(row) = self.inserted.take() {
             return Ok(ok(op, row));
         }
@@ -50,7 +55,7 @@ impl Procedure for Table {
             return Ok(ok(op, keyed(op, Value::List(rows.collect()))));
         }
         let number = numbers.into_iter().max().unwrap_or(-1) + 1;
-        let clock = Cell::new(&next()?, 0)?;
+        let clock = RegisterCell::new(&next()?, 0)?;
         let stamp = clock.value + 1;
         let mut transaction = Transaction::new();
         let (rows, stamps) = (part(op, "rows")?, part(op, "stamps")?);
@@ -59,7 +64,7 @@ impl Procedure for Table {
         let put = put.and_then(|()| transaction.append(&stamps, &decimal(stamp)));
         put.map_err(|error| error.to_string())?;
         self.inserted = Some(keyed(op, row(number, stamp)));
-        Ok(Next::Change(transaction))
+        Ok(ProcedureStep::Change(transaction))
     }
 }
 

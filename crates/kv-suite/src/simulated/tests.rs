@@ -17,7 +17,7 @@ const SURVIVED: [FaultKind; 6] = [
     FaultKind::Disk,
 ];
 
-/// These kinds of faults on one node with so many clients.
+/// A schedule of these kinds of faults on one node with `clients` clients.
 fn faults_of(kinds: &[FaultKind], concurrency: u32) -> FaultOptions {
     let clients: Vec<NodeId> = (0..concurrency).map(NodeId::client).collect();
     FaultOptions::new(kinds, [SERVER], clients, Duration::ZERO)
@@ -43,7 +43,7 @@ fn run(seed: u64, kinds: &[FaultKind], order: FaultOrder) -> SimulatedRun {
     SUITE.run(&simulation).unwrap()
 }
 
-/// What clients ask for, in order, whoever does and whenever.
+/// The clients' operations in order, without their times and processes.
 fn asked(run: &SimulatedRun) -> Vec<String> {
     let clients = run.history.clients();
     let invocations = clients.iter().filter(|op| op.is_invoke());
@@ -117,7 +117,7 @@ fn after_the_healing_nothing_is_broken_and_operations_succeed() {
             .filter(|op| op.time > mended && op.is_ok());
         served += usize::from(after.count() > 0);
     }
-    // In a rough world, or with all operations done before, nobody asks any more.
+    // In a rough world, or with all operations done before, no client sends requests any more.
     assert!(served > 30, "{served}");
 }
 

@@ -8,7 +8,7 @@ const SESSION: u64 = 0x1_0000_0001;
 struct Bench {
     client: Client,
     now: Time,
-    sent: Vec<Header>,
+    sent: Vec<MessageHeader>,
     replies: Vec<(u64, Outcome)>,
 }
 
@@ -39,7 +39,7 @@ impl Bench {
             match output {
                 Output::Send { to, message } => {
                     assert_eq!(to, SERVER);
-                    self.sent.push(Header::decode(&message).unwrap());
+                    self.sent.push(MessageHeader::decode(&message).unwrap());
                 }
                 Output::Reply(ticket, outcome) => self.replies.push((ticket.0, outcome)),
                 other => panic!("{other:?}"),
@@ -67,7 +67,7 @@ impl Bench {
     fn welcome(&mut self, code: Code, window: u16) {
         let hello = self.sent.last().unwrap();
         assert_eq!(hello.kind, MessageKind::Hello);
-        let welcome = Header {
+        let welcome = MessageHeader {
             kind: MessageKind::Welcome,
             code: code as u8,
             count: window,
@@ -99,7 +99,7 @@ impl Bench {
 
 fn reply(code: Code, session: u64, request: u64) -> Vec<u8> {
     let is_committed = code == Code::Committed;
-    let header = Header {
+    let header = MessageHeader {
         kind: MessageKind::Reply,
         code: code as u8,
         count: u16::from(is_committed),
@@ -167,7 +167,11 @@ fn a_hello_is_repeated_with_its_token_until_someone_answers() {
     assert!(bench.outcomes().is_empty());
     bench.wait();
     assert_eq!(bench.outcomes(), [failed(1, Failure::NoSession)]);
-    assert_eq!(bench.client.wake_at(), None, "nobody waits for a session");
+    assert_eq!(
+        bench.client.wake_at(),
+        None,
+        "no transaction waits for a session"
+    );
     bench.request(2);
     bench.welcome(Code::WrongVersion, 0);
     assert_eq!(bench.outcomes(), [failed(2, Failure::WrongVersion)]);
@@ -246,7 +250,7 @@ fn a_closed_connection_leaves_doubt_and_stops_the_hellos() {
     bench.sent.clear();
     bench.request(2);
     bench.wait();
-    assert!(bench.sent.is_empty(), "there is nobody to say hello to");
+    assert!(bench.sent.is_empty(), "no hello without a connection");
     assert_eq!(bench.outcomes(), [failed(2, Failure::NoSession)]);
     bench.request(3);
     let mut out = Vec::new();

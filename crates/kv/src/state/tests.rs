@@ -64,7 +64,7 @@ fn execute_twin(
 
 /// Executes on the state, in the twin's words.
 fn execute(
-    state: &mut State,
+    state: &mut StoreState,
     transaction: &Transaction,
     batch: u64,
 ) -> Result<Vec<Option<Twin>>, (u32, Code)> {
@@ -84,7 +84,7 @@ fn execute(
 }
 
 /// Everything in the state.
-fn dump(state: &State) -> Twins {
+fn dump(state: &StoreState) -> Twins {
     let mut transaction = Transaction::new();
     for key in state.items.keys() {
         transaction.read(key).unwrap();
@@ -119,7 +119,7 @@ fn equals_its_dumb_twin() {
     let (mut commits, mut aborts) = (0, 0);
     for seed in 0..200 {
         let mut rng = Rng::from_seed(seed);
-        let (mut state, mut twins) = (State::default(), Twins::new());
+        let (mut state, mut twins) = (StoreState::default(), Twins::new());
         for step in 0..100 {
             let transaction = random_transaction(&mut rng);
             let expected = execute_twin(&mut twins, &transaction);
@@ -142,22 +142,25 @@ fn equals_its_dumb_twin() {
 
 #[test]
 fn says_whether_anything_changed() {
-    let mut state = State::default();
-    let effect = |state: &mut State, transaction: &Transaction| {
+    let mut state = StoreState::default();
+    let effect = |state: &mut StoreState, transaction: &Transaction| {
         state.execute(transaction.operations(), 0, &mut Vec::new())
     };
     let mut read = Transaction::new();
     read.read(b"a").unwrap();
-    assert_eq!(effect(&mut state, &read), Ok(Effect::Read));
+    assert_eq!(effect(&mut state, &read), Ok(ExecutionEffect::Read));
     let mut write = read.clone();
     write.write(b"a", b"").unwrap();
-    assert_eq!(effect(&mut state, &write), Ok(Effect::Change));
-    assert_eq!(effect(&mut state, &Transaction::new()), Ok(Effect::Read));
+    assert_eq!(effect(&mut state, &write), Ok(ExecutionEffect::Change));
+    assert_eq!(
+        effect(&mut state, &Transaction::new()),
+        Ok(ExecutionEffect::Read)
+    );
 }
 
 #[test]
 fn a_full_list_and_a_long_answer_abort_without_a_trace() {
-    let mut state = State::default();
+    let mut state = StoreState::default();
     let value = vec![7; VALUE_LENGTH_MAX];
     let mut fill = Transaction::new();
     let fits = LIST_LENGTH_MAX / (VALUE_LENGTH_MAX + 4);
@@ -186,13 +189,13 @@ fn malformed_operations_take_back_what_came_before_them() {
     transaction.append(b"a", b"2").unwrap();
     let message = transaction.into_message(1, 1);
     for length in HEADER_LENGTH..message.len() {
-        let mut state = State::default();
+        let mut state = StoreState::default();
         let operations = Operations::new(&message[..length], 2);
         let abort = state.execute(operations, 0, &mut Vec::new()).unwrap_err();
         assert_eq!(abort.code, Code::Malformed, "cut at {length}");
         assert!(!abort.is_dirty && state.items.is_empty(), "cut at {length}");
     }
-    let mut state = State::default();
+    let mut state = StoreState::default();
     let operations = Operations::new(&message, 1);
     let abort = state.execute(operations, 0, &mut Vec::new()).unwrap_err();
     assert_eq!((abort.code, abort.operation), (Code::Malformed, 1));
@@ -201,7 +204,7 @@ fn malformed_operations_take_back_what_came_before_them() {
 
 #[test]
 fn the_planted_dirty_abort_leaves_an_effect() {
-    let mut state = State::new(Planted {
+    let mut state = StoreState::new(Planted {
         dirty_abort: true,
         lost_append: None,
     });
@@ -217,11 +220,11 @@ fn the_planted_dirty_abort_leaves_an_effect() {
 
 #[test]
 fn the_planted_lost_append_overwrites_within_a_batch_only() {
-    let mut state = State::new(Planted {
+    let mut state = StoreState::new(Planted {
         dirty_abort: false,
         lost_append: Some(BTreeMap::new()),
     });
-    let append = |state: &mut State, value: &[u8], batch| {
+    let append = |state: &mut StoreState, value: &[u8], batch| {
         let mut transaction = Transaction::new();
         transaction.append(b"a", value).unwrap();
         execute(state, &transaction, batch).unwrap();

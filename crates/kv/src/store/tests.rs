@@ -77,7 +77,7 @@ impl Bench {
         self.turn(Input::Message { from, bytes });
     }
 
-    /// Makes the append under way durable, and those that it lets go, and lets time pass for a lazy one.
+    /// Makes the append under way durable, and the next one that begins then; advances the time for a delayed one.
     fn sync(&mut self) {
         loop {
             if let Some((bytes, ticket)) = self.under_way.take() {
@@ -95,7 +95,7 @@ impl Bench {
     fn session(&mut self) -> u64 {
         self.message(hello(7, VERSION));
         self.sync();
-        let welcome = Header::decode(&self.sent.pop().unwrap()).unwrap();
+        let welcome = MessageHeader::decode(&self.sent.pop().unwrap()).unwrap();
         assert_eq!(welcome.kind, MessageKind::Welcome);
         assert_eq!((welcome.code, welcome.first), (0, 7));
         welcome.second
@@ -106,11 +106,11 @@ impl Bench {
         self.message(transaction.clone().into_message(session, request));
         self.sync();
         let reply = self.sent.pop().expect("a reply");
-        assert_eq!(Header::decode(&reply).unwrap().second, request);
+        assert_eq!(MessageHeader::decode(&reply).unwrap().second, request);
         Outcome::from_reply(reply, transaction.len() as u16).unwrap()
     }
 
-    /// What is under `key`.
+    /// The value of `key`.
     fn read(&mut self, key: &[u8]) -> String {
         self.turn(Input::Request(Ticket(0), read(key)));
         self.sync();
@@ -120,7 +120,7 @@ impl Bench {
 }
 
 fn hello(token: u64, version: u8) -> Vec<u8> {
-    let header = Header {
+    let header = MessageHeader {
         kind: MessageKind::Hello,
         code: version,
         count: 0,
@@ -177,7 +177,7 @@ fn nobody_is_welcome_before_the_start_is_durable() {
     assert!(bench.sent.is_empty());
     bench.sync();
     assert_eq!(bench.sent.len(), 1);
-    let first = Header::decode(&bench.sent[0]).unwrap().second;
+    let first = MessageHeader::decode(&bench.sent[0]).unwrap().second;
     assert_eq!(first >> 32, 1);
     let second = Bench::boot(bench.log).session();
     assert_eq!(second >> 32, 2);
@@ -204,7 +204,7 @@ fn the_bytes_on_the_wire_are_the_documented_ones() {
 fn another_protocol_version_is_refused() {
     let mut bench = Bench::boot(Vec::new());
     bench.message(hello(5, 9));
-    let refusal = Header::decode(&bench.sent[0]).unwrap();
+    let refusal = MessageHeader::decode(&bench.sent[0]).unwrap();
     assert_eq!(refusal.outcome(), Ok(Code::WrongVersion));
     assert_eq!((refusal.detail, refusal.first, refusal.second), (2, 5, 0));
 }
@@ -265,7 +265,7 @@ fn no_delivery_is_executed_twice() {
     let mut bench = Bench::boot(bench.log);
     for copy in [&first, &second] {
         bench.message(copy.clone());
-        let refusal = Header::decode(&bench.sent.pop().unwrap()).unwrap();
+        let refusal = MessageHeader::decode(&bench.sent.pop().unwrap()).unwrap();
         assert_eq!(refusal.outcome(), Ok(Code::WrongSession));
         assert_eq!(refusal.first, session);
     }
@@ -289,7 +289,7 @@ fn a_full_queue_refuses_for_good() {
     let outcome = Outcome::from_reply(refused, 1).unwrap();
     assert_eq!(outcome, Outcome::Failed(Failure::Overloaded));
     bench.message(hello(9, VERSION));
-    let refused = Header::decode(&bench.sent.pop().unwrap()).unwrap();
+    let refused = MessageHeader::decode(&bench.sent.pop().unwrap()).unwrap();
     assert_eq!(refused.outcome(), Ok(Code::Overloaded));
     bench.sync();
     // A copy of what was refused is not executed either.
@@ -317,10 +317,10 @@ fn full_memory_refuses_too() {
     for request in 1..=20 {
         bench.message(writes.clone().into_message(session, request));
     }
-    assert_eq!(refused(&mut bench), [0, 1], "and they are told first");
+    assert_eq!(refused(&mut bench), [0, 1], "and they are refused first");
     bench.message(appends.into_message(session, 21));
     assert_eq!(refused(&mut bench), [0; 0]);
-    // Behind a write that is under way 5 reads of almost one MiB are this client's share of 32 MiB, local ones fill them.
+    // After a write that is under way, 5 reads of almost 1 MiB are this client's share of 32 MiB; local reads fill the rest.
     bench.message(write(b"b", b"1").into_message(session, 22));
     for request in 23..=100 {
         bench.message(read(b"list").into_message(session, request));
@@ -361,7 +361,7 @@ fn malformed_requests_are_answered_once_and_change_nothing() {
 /// length of the log when it was given and how many commands had been executed by then.
 struct Run {
     log: Vec<u8>,
-    /// What each command that changed something left behind.
+    /// The effect of each command that changed the state.
     states: Vec<String>,
     /// Log length and executed commands at each reply.
     acknowledged: Vec<(usize, usize)>,
@@ -429,7 +429,7 @@ fn random_run(seed: u64, steps: u64) -> Run {
             run.acknowledged.push((bench.log.len(), commands));
         }
     }
-    // What is under way may be on the medium, wholly or in part.
+    // The append under way may be on the medium completely or in part.
     bench
         .log
         .extend(bench.under_way.into_iter().flat_map(|(bytes, _)| bytes));
@@ -445,8 +445,8 @@ fn a_crash_at_any_byte_loses_nothing_that_was_acknowledged() {
             let log = &&run.log[..cut];
             let (mut store, report) = Store::boot(log, StoreOptions::default()).unwrap();
             let state = everything(&mut store);
-            let told = run.acknowledged.iter().filter(|(length, _)| *length <= cut);
-            let least = told.map(|(_, commands)| *commands).max().unwrap_or(0);
+            let durable = run.acknowledged.iter().filter(|(length, _)| *length <= cut);
+            let least = durable.map(|(_, commands)| *commands).max().unwrap_or(0);
             let commands = report.commands as usize;
             assert_eq!(state, run.states[commands], "seed {seed}, cut at {cut}");
             assert!(
@@ -516,7 +516,7 @@ fn records_that_a_store_does_not_write_are_named() {
 fn fuzz_one(bench: &mut Bench, bytes: Vec<u8>) {
     bench.message(bytes);
     for message in bench.sent.drain(..) {
-        let header = Header::decode(&message).unwrap();
+        let header = MessageHeader::decode(&message).unwrap();
         if header.kind == MessageKind::Reply {
             Outcome::from_reply(message, header.count).unwrap();
         }

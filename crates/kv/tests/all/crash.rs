@@ -1,5 +1,5 @@
 //! The store's log, written and synced as a host does, under loss of power at every point and with one fault in every block:
-//! what was acknowledged is there, and nothing is there that nobody asked for.
+//! acknowledged elements are there, and no element is there that was not requested.
 
 use seatrial_kv::{Answer, Bug, Outcome, Store, StoreOptions, Transaction};
 use seatrial_machine::{Input, Machine, Medium, Output, Storage, Ticket, Time};
@@ -139,13 +139,13 @@ fn element_of(value: &[u8]) -> Result<u64, String> {
     }
 }
 
-/// Three lives of a store, each killed in the middle of a write; acknowledged elements are promised. The elements are numbered
+/// Three lives of a store, each killed in the middle of a write; durable elements are acknowledged. The elements are numbered
 /// from `first` on; how many were asked for.
 fn live(
     storage: &dyn Storage,
     bug: Option<Bug>,
     first: u64,
-    mut promise: impl FnMut(u64),
+    mut acknowledge: impl FnMut(u64),
 ) -> Result<u64, String> {
     let mut next = first;
     for life in 0..3 {
@@ -159,7 +159,7 @@ fn live(
             node.turn(Input::Wake)?;
             for (ticket, outcome) in node.outcomes.drain(..) {
                 assert!(matches!(outcome, Outcome::Ok(_)), "{outcome:?}");
-                promise(ticket.0);
+                acknowledge(ticket.0);
             }
             // The last life ends with a write under way.
             if (life, round) != (2, 3) {
@@ -167,7 +167,7 @@ fn live(
             }
             for (ticket, outcome) in node.outcomes.drain(..) {
                 assert!(matches!(outcome, Outcome::Ok(_)), "{outcome:?}");
-                promise(ticket.0);
+                acknowledge(ticket.0);
             }
         }
         node.append(next)?;
@@ -185,11 +185,11 @@ fn trace(bug: Option<Bug>) -> DiskTrace<u64> {
     recorder.trace()
 }
 
-/// Starts a store from what a crash left, twice, and goes on with it.
+/// Recovers a store from the files that a crash left, twice, and continues with it.
 fn recover(storage: &dyn Storage, acknowledged: Option<u64>) -> Result<(), String> {
     let mut node = Node::start(storage, None)?;
     let found = node.read()?;
-    // Elements whose write was lost with a life are not asked for again, so there may be gaps behind the acknowledged ones.
+    // Elements whose write was lost with a life are not asked for again, so there may be gaps after the acknowledged ones.
     let is_rising = found.is_sorted_by(|a, b| a < b);
     if !is_rising {
         return Err(format!("{found:?} was never asked for in this order"));
@@ -210,7 +210,7 @@ fn recover(storage: &dyn Storage, acknowledged: Option<u64>) -> Result<(), Strin
 }
 
 fn check(crash: &CrashState<'_, u64>) -> Result<(), String> {
-    // Each of the acknowledged ones is told apart by its number: all of them have to be there.
+    // Acknowledged elements have distinct numbers: all of them must be there.
     let storage = crash.storage();
     let mut node = Node::start(&crash.storage(), None)?;
     let found = node.read()?;
@@ -241,10 +241,10 @@ fn a_start_that_is_interrupted_is_done_again() {
     let (mut states, mut cuts) = (0, 0);
     let report = Explorer::new(&trace).limits(limits).explore(|crash| {
         let second = crash.recorder();
-        for promise in crash.acknowledged() {
-            second.acknowledge(*promise);
+        for element in crash.acknowledged() {
+            second.acknowledge(*element);
         }
-        // Goes on for two more lives, killed again, on top of what is torn.
+        // Continues for two more lives, killed again, over the torn blocks.
         let storage = second.storage();
         live(&*storage, None, 500, |element| second.acknowledge(element))?;
         let trace = second.trace();
@@ -324,8 +324,8 @@ fn a_torn_log_is_cut_under_loss_of_power() {
     torn.truncate(torn.len() - 100);
     tree.insert(LOG, torn);
     let recorder = DiskRecorder::over(&tree);
-    let promise = |element| recorder.acknowledge(element);
-    live(&*recorder.storage(), None, 100, promise).unwrap();
+    let acknowledge = |element| recorder.acknowledge(element);
+    live(&*recorder.storage(), None, 100, acknowledge).unwrap();
     let trace = recorder.trace();
     let is_cut = |it: &DiskOperation| matches!(it, DiskOperation::SetLength { .. });
     assert!(trace.operations().iter().any(is_cut));
@@ -356,7 +356,7 @@ fn one_fault_gives_the_right_list_or_an_error() {
             .run(program, |run| {
                 let is_silent = !run.fault.is_error();
                 match &run.answer {
-                    // Rot of the newest block is taken for a write that was interrupted: nobody can tell.
+                    // Rot of the newest block looks like an interrupted write: the two cannot be distinguished.
                     Ok(found) if is_silent && found.iter().all(|it| run.expected.contains(it)) => {}
                     Err(text) if is_silent && text.contains("is lost") => {}
                     _ => run.is_honest()?,

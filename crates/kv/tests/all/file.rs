@@ -5,7 +5,7 @@ use seatrial_kv::{Answer, Outcome, Store, StoreOptions, Transaction};
 use seatrial_machine::{Input, Machine, Output, Ticket, Time};
 use std::path::Path;
 
-/// A store and its file, driven like a host does: write, sync, tell.
+/// A store and its file, driven as by the host: write, sync, report.
 struct Node {
     store: Store,
     log: LogFile,

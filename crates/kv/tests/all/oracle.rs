@@ -1,4 +1,4 @@
-//! A simple judge of list histories: elements are unique, so every list says who came before whom.
+//! A simple checker of list histories: elements are unique, so every list shows the order of its appends.
 
 use seatrial_kv::{Answer, Failure, Outcome, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +83,7 @@ struct Seen {
     longest: Vec<u64>,
 }
 
-/// Judges answers as they come.
+/// Checks answers as they arrive.
 #[derive(Debug, Default)]
 pub(crate) struct Oracle {
     seen: BTreeMap<Key, Seen>,
@@ -94,7 +94,7 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
-    /// Someone asks.
+    /// A client invokes a transaction.
     pub(crate) fn ask(&mut self, action: Action) -> Asked {
         let known = action.keys().into_iter().map(|key| {
             let seen = self.seen.entry(key).or_default();
@@ -104,7 +104,7 @@ impl Oracle {
         Asked { action, known }
     }
 
-    /// Someone is answered. An error says which promise was broken.
+    /// A client gets an outcome. An error names the violated property.
     pub(crate) fn answer(&mut self, asked: &Asked, outcome: &Outcome) -> Result<(), String> {
         match outcome {
             Outcome::Unknown(_) => self.unknown += 1,
@@ -156,8 +156,8 @@ impl Oracle {
             if unique.len() != list.len() {
                 return Err(format!("{key}: an element twice in {list:?}"));
             }
-            let told = &seen.acknowledged[..*acknowledged];
-            if let Some(lost) = told.iter().find(|it| !unique.contains(it)) {
+            let known = &seen.acknowledged[..*acknowledged];
+            if let Some(lost) = known.iter().find(|it| !unique.contains(it)) {
                 return Err(format!("{key}: {lost} was acknowledged, but {list:?}"));
             }
             if list.len() < *length {

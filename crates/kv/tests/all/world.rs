@@ -83,7 +83,7 @@ fn boot(
     }
 }
 
-/// One run: its world, what is under way, and what was seen.
+/// One run: its world, the requests under way, and the oracle.
 struct Run {
     world: World<Node>,
     rng: Rng,
@@ -141,7 +141,7 @@ impl Run {
         }
     }
 
-    /// Lets the world go on until `time`, and judges the answers.
+    /// Runs the world until `time`, and checks the answers.
     fn advance(&mut self, time: Time) -> Result<(), String> {
         while self.world.next_time().is_some_and(|next| next <= time) {
             self.world.step();
@@ -209,7 +209,7 @@ impl Run {
     }
 
     /// Asks and breaks until all is asked; then mends, and reads everything.
-    fn judge(&mut self) -> Result<(), String> {
+    fn check(&mut self) -> Result<(), String> {
         let pace = Duration::from_micros(10 << self.rng.below(8));
         let fault_interval = Duration::from_millis(1 << self.rng.below(8));
         let mut fault_at = Time::ZERO + self.rng.exponential(fault_interval);
@@ -243,15 +243,15 @@ impl Run {
 }
 
 #[test]
-fn the_store_keeps_its_promises() {
+fn the_store_is_strictly_serializable() {
     let (mut committed, mut unknown, mut kills) = (0, 0, 0);
     let exploration = explore(0..1_000, |seed| {
         let mut run = Run::new(seed, None);
-        let judged = run.judge();
+        let checked = run.check();
         committed += run.oracle.committed;
         unknown += run.oracle.unknown;
         kills += run.kills;
-        judged
+        checked
     });
     assert_eq!(exploration.failure, None);
     // It was no walk in the park, and not only trouble either.
@@ -267,10 +267,10 @@ fn every_planted_bug_is_found_within_its_seeds() {
         (Bug::LostAppend, 10),
         (Bug::DirtyAbort, 10),
     ] {
-        let found = explore(0..seeds, |seed| Run::new(seed, Some(bug)).judge());
+        let found = explore(0..seeds, |seed| Run::new(seed, Some(bug)).check());
         println!("{bug}: {found:?}");
         let (seed, reason) = found.failure.expect("the bug is found");
-        let again = Run::new(seed, Some(bug)).judge();
+        let again = Run::new(seed, Some(bug)).check();
         assert_eq!(again, Err(reason), "{bug}: the seed replays it");
     }
 }
@@ -280,7 +280,7 @@ fn the_same_seed_gives_the_same_events() {
     for seed in 0..5 {
         let fingerprints = [(); 2].map(|()| {
             let mut run = Run::new(seed, None);
-            run.judge().unwrap();
+            run.check().unwrap();
             (run.world.fingerprint(), run.world.turns())
         });
         assert_eq!(fingerprints[0], fingerprints[1], "seed {seed}");
