@@ -1,7 +1,7 @@
 //! What the checkers of all workloads take: `cargo bench -p seatrial-runner --bench data_types [-- WORKLOAD]`.
 //!
 //! Histories of 100,000 and 1,000,000 operations (an invocation and its completion are two) of a sound system, 5 clients, 2.5 %
-//! crashes and as many failures, each judged by the checkers of its workload. Rows: workload, checker, operations, processor
+//! crashes and as many failures, each checked by the checkers of its workload. Rows: workload, checker, operations, processor
 //! seconds of one verdict, operations per processor second, and the most memory that the verdict took besides the history.
 
 #![expect(clippy::unwrap_used, reason = "a bench that cannot go on says where")]
@@ -44,7 +44,7 @@ fn memory(line: &str) -> u64 {
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let wanted = arguments.find(|argument| !argument.starts_with('-'));
-    // Under `cargo test` nobody waits.
+    // Short under `cargo test`.
     let counts: &[u64] = if std::env::args().any(|argument| argument == "--bench") {
         &[100_000, 1_000_000]
     } else {

@@ -133,7 +133,7 @@ fn interpret(generator: Box<dyn Generator>, concurrency: u32, count: u64) -> f64
     count as f64 / begin.elapsed().as_secs_f64()
 }
 
-/// Memory of this process in KiB, where the system tells.
+/// Memory of this process in KiB, where the system reports it.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -98,6 +98,10 @@ struct DriveLoop {
 impl Driver {
     /// Runs until the interpreter is done, or the history cannot be written ([`HistoryRecorder::finish`] returns the reason).
     pub(crate) async fn drive(self) -> DriveResult {
+        debug_assert!(
+            !self.channels.is_empty(),
+            "the nemesis has a channel in every test"
+        );
         let mut this = DriveLoop {
             next_poll: self.began,
             driver: self,
@@ -224,6 +228,8 @@ impl DriveLoop {
 impl Driver {
     fn invoke(&self, thread: Thread, op: Op) {
         let channel = &self.channels[self.channel_index(thread.0.into())];
+        // Full only if the worker is stuck in an abandoned operation: this one will time out as well. Waiting here would stop
+        // every other worker.
         let _ = channel.inbox.try_send(op);
     }
 
@@ -243,7 +249,7 @@ impl Driver {
         self.recorder.push(op, now)
     }
 
-    /// Index of a thread's channel; the nemesis has the last one.
+    /// Index of a thread's channel. The nemesis has the last one: its thread number is larger than any client's, so it is clamped.
     fn channel_index(&self, thread: u64) -> usize {
         (thread as usize).min(self.channels.len() - 1)
     }

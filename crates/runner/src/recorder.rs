@@ -109,6 +109,10 @@ impl HistoryRecorder {
     pub(crate) fn push(&mut self, op: Op, now: Instant) -> Result<(), WriterEnded> {
         self.batch.push(op);
         self.since.get_or_insert(now);
+        debug_assert!(
+            self.batch.len() <= BATCH_LENGTH_MAX,
+            "a full batch is sent at once"
+        );
         if self.batch.len() < BATCH_LENGTH_MAX {
             return Ok(());
         }
@@ -128,6 +132,7 @@ impl HistoryRecorder {
         }
         let next = self.spare.try_recv();
         let next = next.unwrap_or_else(|_| Vec::with_capacity(BATCH_LENGTH_MAX));
+        debug_assert!(next.is_empty(), "the thread returns empty batches");
         let batch = std::mem::replace(&mut self.batch, next);
         self.queue.send(batch).map_err(|_| WriterEnded)
     }
@@ -178,7 +183,7 @@ mod tests {
     use seatrial_history::{Process, Value};
     use std::sync::{Arc, Mutex};
 
-    /// What reached a disk that fails after so many operations.
+    /// A disk that fails after a number of operations, and the operations that reached it.
     struct Disk {
         room: usize,
         pending: Vec<u64>,

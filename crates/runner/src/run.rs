@@ -421,7 +421,8 @@ impl<'a> Run<'a> {
         handles
             .nemesis
             .spawn_on(nemesis_task, self.threads.world.handle());
-        channels.push(WorkerChannel::new(inbox, None));
+        channels.push(WorkerChannel::new(inbox, None)); // last: see Driver::channel_index
+        debug_assert_eq!(channels.len(), self.test.concurrency as usize + 1);
         Tasks {
             channels,
             nemesis,

@@ -64,6 +64,7 @@ impl Worker {
     /// Executes one operation and returns its completion.
     pub(crate) async fn execute(&mut self, op: &Op) -> Op {
         let completion = self.attempt(op).await;
+        debug_assert!(!completion.is_invoke() && completion.process == op.process);
         if self.client.is_some() {
             self.failures = 0;
             return completion;

@@ -89,14 +89,14 @@ fn delay(condition: &LinkCondition, rng: &mut Rng) -> Duration {
     if let Some((delay, jitter)) = condition.slow {
         total += (delay + rng.duration_below(jitter * 2)).saturating_sub(jitter);
     }
-    let mut strikes = |percent: u8| rng.below(100) < u64::from(percent);
+    let mut happens = |percent: u8| rng.below(100) < u64::from(percent);
     let mut wait = RETRANSMISSION;
-    while condition.lose > 0 && wait <= RETRANSMISSION_MAX && strikes(condition.lose) {
+    while condition.lose > 0 && wait <= RETRANSMISSION_MAX && happens(condition.lose) {
         total += wait;
         wait *= 2;
     }
     if let Some((percent, delay)) = condition.reorder
-        && strikes(percent)
+        && happens(percent)
     {
         total += delay;
     }

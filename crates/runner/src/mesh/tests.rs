@@ -194,9 +194,9 @@ async fn a_reset_breaks_connections_once() {
 #[tokio::test]
 async fn a_dead_node_looks_dead_unless_the_link_is_cut() {
     let (mesh, _) = echo().await;
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    mesh.add_node(NODE, nobody.local_addr().unwrap());
-    drop(nobody);
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    mesh.add_node(NODE, closed.local_addr().unwrap());
+    drop(closed);
     let mut stream = connect(&mesh).await;
     let error = hear(&mut stream, 1).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);

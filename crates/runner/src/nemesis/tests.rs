@@ -77,12 +77,12 @@ fn nemesis() -> (Nemesis, Mesh, Arc<Paper>) {
 }
 
 /// Which faults have ended, which bit.
-fn told(records: &[FaultRecord]) -> Vec<(String, bool, bool)> {
-    let tell = |record: &FaultRecord| {
+fn summary(records: &[FaultRecord]) -> Vec<(String, bool, bool)> {
+    let row = |record: &FaultRecord| {
         let bit = matches!(record.effect, InjectionResult::Done(_));
         (record.fault.to_string(), record.end.is_some(), bit)
     };
-    records.iter().map(tell).collect()
+    records.iter().map(row).collect()
 }
 
 #[tokio::test]
@@ -111,9 +111,9 @@ async fn faults_begin_and_end() {
         ("kill n2", false, true),
     ];
     let expected = expected.map(|(name, ended, bit)| (name.to_owned(), ended, bit));
-    assert_eq!(told(&report.records), expected);
+    assert_eq!(summary(&report.records), expected);
     assert_eq!(paper.dead.lock().unwrap().len(), 2);
-    // A restart that fails is told; a kill that hit a dead node is not, as others bit.
+    // A failed restart is a warning; a kill of a dead node is not, because other kills had an effect.
     assert_eq!(report.warnings.len(), 1, "{:?}", report.warnings);
     let warning = &report.warnings[0];
     assert!(
@@ -123,7 +123,7 @@ async fn faults_begin_and_end() {
 }
 
 #[tokio::test]
-async fn what_is_paused_or_cut_in_the_end_is_mended() {
+async fn open_pauses_and_cuts_are_healed_at_the_end() {
     let (mut nemesis, mesh, paper) = nemesis();
     nemesis.execute(&Fault::Pause(N1)).await;
     nemesis.execute(&Fault::Pause(N2)).await;
@@ -198,7 +198,7 @@ async fn network_faults_bite_when_traffic_meets_them() {
     ));
     chatter.await.unwrap();
     let report = nemesis.finish();
-    let bit: Vec<bool> = told(&report.records)
+    let bit: Vec<bool> = summary(&report.records)
         .into_iter()
         .map(|(_, _, bit)| bit)
         .collect();

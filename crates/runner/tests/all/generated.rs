@@ -17,7 +17,7 @@ fn options(workload: DatabaseWorkload, seed: u64) -> Options {
     }
 }
 
-fn judge(checker: &str, model: Option<&str>, history: &History) -> Verdict {
+fn check(checker: &str, model: Option<&str>, history: &History) -> Verdict {
     by_name(checker, model).unwrap().check(history)
 }
 
@@ -37,7 +37,7 @@ fn sound_sets_and_queues_are_valid() {
         ] {
             let (history, _) = run(&options(workload, seed));
             for checker in checkers {
-                let verdict = judge(checker, None, &history);
+                let verdict = check(checker, None, &history);
                 let shown = &verdict.findings;
                 // The last read of a set may be older than its last additions.
                 if checker == "set" {
@@ -67,7 +67,7 @@ fn weak_sets_are_stale_and_no_worse() {
                 ..options(DatabaseWorkload::Set, seed)
             };
             let (history, _) = run(&options);
-            let verdict = judge("set-full", None, &history);
+            let verdict = check("set-full", None, &history);
             stale += verdict.anomalies.get("stale").copied().unwrap_or_default();
             for anomaly in ["aborted-read", "duplicated", "unexpected"] {
                 assert!(
@@ -85,7 +85,7 @@ fn planted_anomalies_of_sets_are_found() {
     let names = |anomaly| match anomaly {
         Anomaly::G1a => ["aborted-read"].as_slice(),
         Anomaly::GarbageRead => &["unexpected"],
-        // Lost when nobody reads the element again.
+        // Lost if no later read has the element.
         Anomaly::GSingleProcess | Anomaly::StaleRead | Anomaly::LostWrite => &["stale", "lost"],
         other => panic!("{other:?}"),
     };
@@ -97,7 +97,7 @@ fn planted_anomalies_of_sets_are_found() {
                 ..options(DatabaseWorkload::Set, seed)
             };
             let (history, planted) = run(&options);
-            let verdict = judge("set-full", None, &history);
+            let verdict = check("set-full", None, &history);
             let found = names(anomaly)
                 .iter()
                 .map(|name| verdict.anomalies.get(name).copied());
@@ -128,7 +128,7 @@ fn planted_anomalies_of_queues_are_found() {
                 ..options(DatabaseWorkload::Queue, seed)
             };
             let (history, planted) = run(&options);
-            let verdict = judge(checker, None, &history);
+            let verdict = check(checker, None, &history);
             let found = verdict.anomalies.get(name).copied().unwrap_or_default();
             assert!(planted[0].1 > 0, "{anomaly:?} seed {seed}");
             assert_eq!(

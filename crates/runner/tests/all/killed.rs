@@ -1,4 +1,4 @@
-//! What is left of a test whose bench is killed.
+//! A test whose runner is killed: its history is readable and no process is left.
 
 use crate::roles::command;
 use crate::run::{read, test};

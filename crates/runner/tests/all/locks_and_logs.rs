@@ -3,11 +3,11 @@
 use seatrial_history::{Key, LogMop, Op, Process, Value};
 use std::collections::BTreeMap;
 
-/// Locks by key, and logs with the positions of those that poll them. A broken one lets anybody in, or forgets a
+/// Locks by key, and logs with the positions of their consumers. A broken one grants a held lock, or forgets a
 /// message that it acknowledges.
 #[derive(Default)]
 pub(crate) struct Shared {
-    /// Who holds it, if anybody, and the fence of the last acquisition.
+    /// The owner, if it is held, and the fence of the last acquisition.
     locks: BTreeMap<Option<Key>, (Option<Process>, i64)>,
     logs: BTreeMap<Key, Vec<i64>>,
     positions: BTreeMap<Process, BTreeMap<Key, usize>>,

@@ -188,7 +188,7 @@ fn row(number: i64, stamp: i64) -> Value {
     Value::Map([field("val", number), field("sts", stamp)].into())
 }
 
-/// A test of so many operations of the workload; one in `broken_every` is answered wrongly.
+/// A test of `operations` operations of the workload; one in `broken_every` gets a wrong answer.
 pub(crate) fn run(name: &'static str, seed: u64, broken_every: u64, operations: u64) -> History {
     let rng = Rng::from_seed(seed);
     let workload = Workload::new(name, &rng, &WorkloadOptions::default()).unwrap();

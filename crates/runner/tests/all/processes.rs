@@ -1,4 +1,4 @@
-//! Nodes as processes: start, kill, pause, damage, and what is left behind.
+//! Nodes as processes: start, kill, pause, damage, and no process outlives a test.
 
 use crate::roles::{command, nodes};
 use seatrial_machine::{DiskTrouble, Fault, Link, NodeId, Rng};

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Tells this program what to be.
+/// The environment variable with the role of this process.
 const ROLE: &str = "SEATRIAL_TEST_ROLE";
 /// Where a role listens.
 const ADDRESS: &str = "SEATRIAL_TEST_ADDRESS";
@@ -77,8 +77,8 @@ impl System for Role {
     }
 }
 
-/// A register behind lines of text: `r` is answered with the value, `w N` with `ok` once N is in the file, `die` not
-/// at all. A loner keeps its value where nobody looks.
+/// A register with a protocol of text lines: `r` is answered with the value, `w N` with `ok` once N is in the file, `die` not
+/// at all. A `loner` keeps its value outside of the shared file.
 fn serve_register(file: &str) {
     let path = PathBuf::from(std::env::var(FOLDER).unwrap()).join(file);
     if !path.exists() {

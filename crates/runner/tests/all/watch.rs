@@ -1,4 +1,4 @@
-//! Tests that are judged while they run.
+//! Tests that are checked while they run.
 
 use crate::run::{reads_and_writes, test};
 use seatrial_check::by_name;

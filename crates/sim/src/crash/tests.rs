@@ -144,7 +144,7 @@ impl Twin {
     }
 }
 
-/// All states that may be left at a point: every subset of what is not durable, every length. Renames within one folder only.
+/// All possible crash states of a point: every subset of the operations that are not durable, every length. Renames within one folder only.
 fn twin(operations: &[DiskOperation], point: usize) -> BTreeSet<State> {
     let open = (0..point).filter(|&number| !is_durable(operations, number, point));
     let open: Vec<usize> = open.collect();
@@ -574,7 +574,7 @@ fn a_call_that_comes_too_late_is_found() {
     let trace = recorder.trace();
     let is_rename = |it: &DiskOperation| matches!(it, DiskOperation::Rename { .. });
     let rename = trace.operations().iter().rposition(is_rename).unwrap();
-    // The sync of the bytes behind the rename, and the rename behind the next write to the file.
+    // Moves the sync of the bytes past the rename, then the rename past the next write to the file.
     for (range, count) in [(rename - 1..rename, 1), (rename..rename + 2, 2)] {
         let late = trace.clone().delay(range, count);
         assert_eq!(late.operations().len(), trace.operations().len());

@@ -111,7 +111,7 @@ pub struct FaultFailure {
     pub fault: String,
     /// The block and access that met it.
     pub site: Site,
-    /// What is wrong.
+    /// The error of the check.
     pub reason: String,
 }
 

@@ -66,7 +66,7 @@ fn a_program_that_checks_is_honest() {
     println!("{report}");
     // 4 blocks read with 4 faults, 4 written with 5, a sync, and three names with 2 each.
     assert_eq!((report.sites, report.runs), (12, 16 + 20 + 1 + 6));
-    // What is spoiled on its way into the file is not seen by a program that does not read it back.
+    // A program that does not read its writes back cannot detect their corruption.
     assert_eq!((report.same, report.errors), (12, 31));
     let example = &report.examples[&(Access::Read, BlockFault::FlippedBit)];
     assert_eq!(

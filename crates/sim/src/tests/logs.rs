@@ -150,7 +150,7 @@ enum Requirement {
     Synced(u64),
     /// Everything below this may be gone.
     Truncated(u64),
-    /// What is at this position and after it was cut off.
+    /// The log was truncated at this position.
     Cut(u64),
 }
 

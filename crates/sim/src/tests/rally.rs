@@ -13,7 +13,7 @@ const B: NodeId = NodeId::server(2);
 const STROKES: u64 = 60;
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// What is wrong with a player.
+/// Planted bug of a player.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Bug {
     None,

@@ -279,7 +279,7 @@ impl Machine for Writer {
     }
 }
 
-/// Files that are left of eight jobs, and the tickets of those that were done before the crash.
+/// Files left by eight jobs, and the tickets of the jobs that were done before the crash.
 fn jobs_at_a_crash(seed: u64, crash_within: f64) -> (FileTree, Vec<u64>) {
     let mut options = WorldOptions {
         job_delay_max: Duration::from_millis(4),

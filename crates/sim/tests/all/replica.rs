@@ -3,7 +3,7 @@
 //!
 //! The leader appends a number to its journal, then sends it on; it is committed when the leader and a follower have it
 //! durably, then applied and answered. Every eight numbers the state becomes a checkpoint: encoded by a job, written beside,
-//! published, marked in a second log, and the journal's head is given back. A follower that is further behind than the leader's
+//! published, marked in a second log, and the journal's head is truncated. A follower that lags further than the leader's
 //! journal reaches back is sent the checkpoint.
 
 use seatrial_machine::{
@@ -262,7 +262,7 @@ pub(crate) fn add(number: u64) -> Vec<u8> {
     message(ADD, &[number])
 }
 
-/// A client's message: tell what you have. The answer is the kind 6 with index, digest, checkpoint and the numbers.
+/// A client's request for the whole state. The answer is the kind 6 with index, digest, checkpoint and the numbers.
 pub(crate) fn list() -> Vec<u8> {
     message(LIST, &[])
 }
@@ -421,7 +421,7 @@ impl Replica {
         follower.next = last.saturating_add(1);
     }
 
-    /// The leader's checkpoint, for a follower that is too far behind.
+    /// The leader's checkpoint, for a follower that lags too far.
     fn on_checkpoint(&mut self, bytes: &[u8], out: &mut Vec<Output<u64>>) {
         self.say_what_is_there(out);
         let Ok(state) = State::decode(bytes) else {

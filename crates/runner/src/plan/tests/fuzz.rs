@@ -1,4 +1,4 @@
-//! Plans from a hostile hand: no panic, no hang, no memory for what is merely claimed; and what passes can be carried out.
+//! Fuzzed plans: no panic, no hang, no memory for claimed sizes; and an accepted plan can be executed.
 
 use super::{read, surroundings};
 use seatrial_generator::{Generator, Interpreter, InterpreterOptions, SimulatedReply, Simulation};

@@ -1,4 +1,4 @@
-//! The guide says what is so: its plans run, its messages are said, its tables have every word.
+//! The guide matches the program: its plans run, its messages are the real ones, its tables are complete.
 
 use super::{plan, schedule, surroundings};
 use crate::plan::PlanSource;

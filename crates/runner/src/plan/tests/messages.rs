@@ -1,4 +1,4 @@
-//! What is said about plans that are wrong: where, what, and what would be right.
+//! Error messages of invalid plans: position, error and remedy.
 
 #![expect(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 

@@ -382,6 +382,7 @@ fn faults() {
             package(&kinds, ns(1), &root()).healing.nemesis().boxed(),
         ]),
     );
+    // Their targets, and their order.
     let cuts = vec![FaultTarget::Bridge, FaultTarget::Halves];
     for (order, name) in [
         (FaultOrder::Interval, "interval"),
