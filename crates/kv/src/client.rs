@@ -49,7 +49,7 @@ pub struct Client {
     is_connected: bool,
     hello: Option<Hello>,
     session: Option<ClientSession>,
-    waiting: VecDeque<WaitingTransaction>,
+    waiting: VecDeque<QueuedRequest>,
 }
 
 /// A hello without a reply so far.
@@ -61,7 +61,7 @@ struct Hello {
 
 /// A transaction that is not sent yet.
 #[derive(Debug)]
-struct WaitingTransaction {
+struct QueuedRequest {
     ticket: Ticket,
     transaction: Transaction,
     deadline: Time,
@@ -212,7 +212,7 @@ impl Client {
         if self.waiting.len() >= self.options.waiting_max {
             return Some(Failure::Busy);
         }
-        self.waiting.push_back(WaitingTransaction {
+        self.waiting.push_back(QueuedRequest {
             ticket,
             transaction,
             deadline: now + self.options.request_timeout,

@@ -249,7 +249,7 @@ impl Driver {
         self.recorder.push(op, now)
     }
 
-    /// Index of a thread's channel. The nemesis has the last one: its thread number is larger than any client's, so it is clamped.
+    /// Index of a thread's channel. The nemesis has the last one: its thread number is above all of clients, so it is clamped.
     fn channel_index(&self, thread: u64) -> usize {
         (thread as usize).min(self.channels.len() - 1)
     }

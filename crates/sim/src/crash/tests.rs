@@ -144,7 +144,8 @@ impl Twin {
     }
 }
 
-/// All possible crash states of a point: every subset of the operations that are not durable, every length. Renames within one folder only.
+/// All possible crash states of a point: every subset of the operations that are not durable, every length.
+/// Renames within one folder only.
 fn twin(operations: &[DiskOperation], point: usize) -> BTreeSet<State> {
     let open = (0..point).filter(|&number| !is_durable(operations, number, point));
     let open: Vec<usize> = open.collect();

@@ -382,7 +382,6 @@ fn faults() {
             package(&kinds, ns(1), &root()).healing.nemesis().boxed(),
         ]),
     );
-    // Their targets, and their order.
     let cuts = vec![FaultTarget::Bridge, FaultTarget::Halves];
     for (order, name) in [
         (FaultOrder::Interval, "interval"),
