@@ -3,9 +3,10 @@
 use crate::interrupt::Interrupt;
 use crate::meter::bar;
 use crate::output::complain;
-use crate::resources::{field, resident};
+use crate::resources::resident;
 use indicatif::ProgressBar;
 use seatrial_check::{Stage, Stopped, Watch};
+use seatrial_files::SystemMemory;
 use seatrial_machine::counted;
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
@@ -164,10 +165,10 @@ impl Watch for Guard<'_> {
     }
 }
 
-/// Three quarters of what the machine has free, and what this process uses already; `None` where the system does not say.
+/// Three quarters of what the machine and the control group have free, and what this process uses already; `None` where the
+/// system does not say.
 fn usual_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let available = field(&text, "MemAvailable:")?;
+    let available = SystemMemory.available()?;
     Some(available / 4 * 3 + resident().unwrap_or_default())
 }
 

@@ -46,8 +46,8 @@ fn memory(status: &str) -> Option<u64> {
     field(status, "VmHWM:")
 }
 
-/// A field of `/proc/self/status` or `/proc/meminfo` in bytes.
-pub(crate) fn field(status: &str, name: &str) -> Option<u64> {
+/// A field of `/proc/self/status` in bytes.
+fn field(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)

@@ -1,4 +1,4 @@
-//! Free memory of the machine, for caches.
+//! Free memory of the machine, for caches and limits.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -23,10 +23,20 @@ struct Memory {
 impl SystemMemory {
     /// The number of bytes that a cache which now holds `held` bytes may hold from now on.
     pub fn bytes_max(self, held: u64) -> u64 {
-        let machine = read_to_string("/proc/meminfo").ok();
-        let machine = machine.and_then(|text| of_machine(&text));
-        allowed(held, [machine, of_group()])
+        allowed(held, memories())
     }
+
+    /// The number of bytes that are available now, in the machine and in the control group; `None` if neither can be read.
+    pub fn available(self) -> Option<u64> {
+        let known = memories().into_iter().flatten();
+        known.map(|memory| memory.available).min()
+    }
+}
+
+/// The memory of the machine, and that of the control group.
+fn memories() -> [Option<Memory>; 2] {
+    let machine = read_to_string("/proc/meminfo").ok();
+    [machine.and_then(|text| of_machine(&text)), of_group()]
 }
 
 /// The bytes that may be held, given the bytes held now.
@@ -106,5 +116,11 @@ mod tests {
     fn this_machine_answers() {
         let all = SystemMemory.bytes_max(1 << 50);
         assert!(all >= (1 << 50) - (1 << 46), "{all}");
+        // Available now is less than a pebibyte, and more than nothing.
+        let available = SystemMemory.available();
+        assert!(
+            available.is_none_or(|bytes| (1..1 << 50).contains(&bytes)),
+            "{available:?}"
+        );
     }
 }
