@@ -181,11 +181,11 @@ impl Case {
         let ops = self.events().into_iter().map(|(_, number, is_end)| {
             let txn = &self.txns[number];
             let process = Process::Client(u64::from(txn.process));
-            let told = is_end && txn.is_ok();
+            let is_observed = is_end && txn.is_ok();
             let mops: Vec<Mop> = txn
                 .micros
                 .iter()
-                .map(|micro| self.mop(micro, told))
+                .map(|micro| self.mop(micro, is_observed))
                 .collect();
             let op = Op::invoke(process, "txn", Value::Txn(mops.into()));
             if !is_end {
@@ -205,7 +205,7 @@ impl Case {
         History::from_unindexed(timed.collect())
     }
 
-    fn mop(&self, micro: &Micro, told: bool) -> Mop {
+    fn mop(&self, micro: &Micro, is_observed: bool) -> Mop {
         let (key, value) = (Key::Int(i64::from(micro.key)), micro.value.cast_signed());
         match (self.kind, micro.is_write) {
             (Kind::Lists, true) => Mop::Append {
@@ -215,7 +215,7 @@ impl Case {
             (Kind::Registers, true) => Mop::Write { key, value },
             (kind, false) => {
                 let observed = match kind {
-                    _ if !told => Observed::Nil,
+                    _ if !is_observed => Observed::Nil,
                     Kind::Lists => {
                         let list: Vec<i64> = elements(micro.value).map(u64::cast_signed).collect();
                         Observed::List(list.into())

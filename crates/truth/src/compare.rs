@@ -12,14 +12,14 @@ use seatrial_isolation::Model;
 use seatrial_verify::{Certificate, Unproven, Verifier};
 
 /// A checker by its name and model, as the command line makes it.
-pub(crate) struct Judge {
+pub(crate) struct CheckerUnderTest {
     pub(crate) name: &'static str,
     pub(crate) model: &'static str,
     pub(crate) checker: Box<dyn Checker>,
 }
 
 /// All checkers and models for this kind of keys.
-pub(crate) fn judges(kind: Kind) -> Vec<Judge> {
+pub(crate) fn subjects(kind: Kind) -> Vec<CheckerUnderTest> {
     let levels = || Level::all().map(Level::name);
     let names: Vec<(&str, &str)> = match kind {
         Kind::Lists => levels().map(|model| ("list-append", model)).collect(),
@@ -29,12 +29,12 @@ pub(crate) fn judges(kind: Kind) -> Vec<Judge> {
             levels.chain(models).collect()
         }
     };
-    let judge = |(name, model)| Judge {
+    let subject = |(name, model)| CheckerUnderTest {
         name,
         model,
         checker: by_name(name, Some(model)).unwrap_or_else(|error| panic!("{error}")),
     };
-    names.into_iter().map(judge).collect()
+    names.into_iter().map(subject).collect()
 }
 
 /// Something that a checker or the verifier got wrong.
@@ -45,21 +45,21 @@ pub(crate) struct Disagreement {
     pub(crate) note: String,
 }
 
-/// What one checker said.
-pub(crate) struct Said {
+/// What one checker answered.
+pub(crate) struct CheckerAnswer {
     pub(crate) verdict: Verdict,
     pub(crate) certificate: Option<Certificate>,
     pub(crate) holds: Option<Result<(), Unproven>>,
 }
 
 /// Runs a checker and replays its certificate.
-pub(crate) fn ask(judge: &Judge, history: &History) -> Said {
-    let checked = certify(&*judge.checker, history);
+pub(crate) fn ask(subject: &CheckerUnderTest, history: &History) -> CheckerAnswer {
+    let checked = certify(&*subject.checker, history);
     let (verdict, certificate) = checked.unwrap_or_else(|error| panic!("{error}"));
     let holds = certificate
         .as_ref()
         .map(|certificate| verify(history, certificate));
-    Said {
+    CheckerAnswer {
         verdict,
         certificate,
         holds,
@@ -73,16 +73,20 @@ pub(crate) fn verify(history: &History, certificate: &Certificate) -> Result<(),
 }
 
 /// The disagreements of a checker's answer with the oracle.
-pub(crate) fn disagreements(judge: &Judge, said: &Said, oracle: &Oracle<'_>) -> Vec<Disagreement> {
+pub(crate) fn disagreements(
+    subject: &CheckerUnderTest,
+    answered: &CheckerAnswer,
+    oracle: &Oracle<'_>,
+) -> Vec<Disagreement> {
     let mut found = Vec::new();
-    let Judge { name, model, .. } = judge;
-    let verdict = &said.verdict;
+    let CheckerUnderTest { name, model, .. } = subject;
+    let verdict = &answered.verdict;
     let anomalies: Vec<&str> = verdict.anomalies.keys().copied().collect();
     let anomalies = anomalies.join(" ");
     let mut add = |what: &str, more: &str, note: String| {
         let class = Name {
             kind: format!("{what}{more}"),
-            judge: format!("{name} {model}"),
+            subject: format!("{name} {model}"),
         };
         found.push(Disagreement { class, note });
     };
@@ -92,9 +96,10 @@ pub(crate) fn disagreements(judge: &Judge, said: &Said, oracle: &Oracle<'_>) -> 
             add("false pass", "", format!("proof: {:?}", verdict.proof));
         }
         (Validity::Invalid, Answer::Kept) => {
-            let told = verdict.findings.first();
-            let told = told.map_or(String::new(), |finding| finding.summary.replace('\n', " "));
-            add("false alarm", &format!(": {anomalies}"), told);
+            let summary = verdict.findings.first();
+            let summary =
+                summary.map_or(String::new(), |finding| finding.summary.replace('\n', " "));
+            add("false alarm", &format!(": {anomalies}"), summary);
         }
         _ => {}
     }
@@ -115,7 +120,7 @@ pub(crate) fn disagreements(judge: &Judge, said: &Said, oracle: &Oracle<'_>) -> 
             add("`holds` is broken:", &format!(" {other}"), String::new());
         }
     }
-    if let (Some(Err(error)), Some(certificate)) = (&said.holds, &said.certificate) {
+    if let (Some(Err(error)), Some(certificate)) = (&answered.holds, &answered.certificate) {
         let reason = without_digits(&error.to_string());
         let what = if certificate.is_valid() {
             "valid"
@@ -149,7 +154,7 @@ const SHRUNK_MAX: u64 = 3;
 
 /// Compares these checkers on one case.
 pub(crate) fn compare<'a>(
-    judges: impl IntoIterator<Item = &'a Judge>,
+    subjects: impl IntoIterator<Item = &'a CheckerUnderTest>,
     case: &Case,
     number: u64,
     tally: &mut Tally,
@@ -160,18 +165,18 @@ pub(crate) fn compare<'a>(
     if let Some(model) = oracle.contradiction() {
         let name = Name {
             kind: "the brute force contradicts itself".to_owned(),
-            judge: model.to_owned(),
+            subject: model.to_owned(),
         };
         let still = |case: &Case| Oracle::new(case).contradiction() == Some(model);
         note(tally, name, case, number, String::new(), &still);
     }
-    for judge in judges {
-        let said = ask(judge, &history);
-        count(judge, &said, &oracle, tally);
-        for found in disagreements(judge, &said, &oracle) {
+    for subject in subjects {
+        let answered = ask(subject, &history);
+        count(subject, &answered, &oracle, tally);
+        for found in disagreements(subject, &answered, &oracle) {
             let still = |case: &Case| {
-                let said = ask(judge, &case.history());
-                let all = disagreements(judge, &said, &Oracle::new(case));
+                let answered = ask(subject, &case.history());
+                let all = disagreements(subject, &answered, &Oracle::new(case));
                 all.iter().any(|other| other.class == found.class)
             };
             let note_text = found.note.clone();
@@ -204,12 +209,17 @@ pub(crate) fn note(
     tally.disagree(class, found);
 }
 
-fn count(judge: &Judge, said: &Said, oracle: &Oracle<'_>, tally: &mut Tally) {
-    let answer = oracle.of(judge.model);
-    let row = tally.row(judge.name, judge.model);
+fn count(
+    subject: &CheckerUnderTest,
+    answered: &CheckerAnswer,
+    oracle: &Oracle<'_>,
+    tally: &mut Tally,
+) {
+    let answer = oracle.of(subject.model);
+    let row = tally.row(subject.name, subject.model);
     row.histories += 1;
     row.open += u64::from(answer == Answer::Open);
-    match &said.verdict.valid {
+    match &answered.verdict.valid {
         Validity::Valid => {
             row.valid += 1;
             row.false_passes += u64::from(answer == Answer::Broken);
@@ -220,14 +230,14 @@ fn count(judge: &Judge, said: &Said, oracle: &Oracle<'_>, tally: &mut Tally) {
         }
         Validity::Unknown(_) => row.unknown += 1,
     }
-    match &said.holds {
+    match &answered.holds {
         Some(Ok(())) => row.accepted += 1,
         Some(Err(_)) => row.refused += 1,
-        None if matches!(said.verdict.valid, Validity::Unknown(_)) => {}
+        None if matches!(answered.verdict.valid, Validity::Unknown(_)) => {}
         None => row.bare += 1,
     }
-    if let Validity::Unknown(reason) = &said.verdict.valid {
-        let reason = format!("{}: {}", judge.name, without_digits(reason));
+    if let Validity::Unknown(reason) = &answered.verdict.valid {
+        let reason = format!("{}: {}", subject.name, without_digits(reason));
         *tally.reasons.entry(reason).or_default() += 1;
     }
 }

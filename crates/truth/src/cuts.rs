@@ -181,12 +181,12 @@ fn cut(
     std::thread::sleep(std::time::Duration::from_millis(milliseconds));
     // Not what comes during the call: a sync that meets the shutdown may return success for bytes that it did not write
     // (seen on ext4 of Linux 6.18), which a machine without power does not report.
-    let promise = running.promise()?;
+    let acknowledged = running.acknowledged()?;
     disk.cut(flush)?;
     running.end()?;
     disk.unmount()?;
     disk.mount()?;
-    (writer.check)(program, &disk.point, scratch, promise)
+    (writer.check)(program, &disk.point, scratch, acknowledged)
 }
 
 fn table(sums: &Sums) -> String {

@@ -417,7 +417,7 @@ pub(crate) fn compare(seed: u64, number: u64, tally: &mut Tally) {
         });
         let class = Name {
             kind: wrong.to_owned(),
-            judge: format!("{name} {}", model.unwrap_or_default()),
+            subject: format!("{name} {}", model.unwrap_or_default()),
         };
         let found = Class {
             count: 1,

@@ -1,7 +1,7 @@
 //! Forged certificates: the verifier must refuse false proofs and accept orders that explain a history.
 
 use crate::case::{Case, Kind, Outcome};
-use crate::compare::{Judge, ask, note, verify};
+use crate::compare::{CheckerUnderTest, ask, note, verify};
 use crate::graph::permutations;
 use crate::oracle::{Answer, Oracle};
 use crate::orders::{Follows, Rule, explains};
@@ -109,7 +109,7 @@ impl Forger {
     /// Forges certificates of a case and gives them to the verifier.
     pub(crate) fn forge(
         &mut self,
-        judges: &[Judge],
+        subjects: &[CheckerUnderTest],
         case: &Case,
         number: u64,
         rng: &mut Rng,
@@ -124,8 +124,8 @@ impl Forger {
         };
         let (history, name) = (&asked.history, asked.fingerprint());
         let mut claims = Vec::new();
-        for judge in judges {
-            let Some(certificate) = ask(judge, history).certificate else {
+        for subject in subjects {
+            let Some(certificate) = ask(subject, history).certificate else {
                 continue;
             };
             self.tamper(&certificate, history, rng, &mut claims);
@@ -345,7 +345,7 @@ impl Forger {
         if wrong && is_accepted {
             let class = Name {
                 kind: format!("forged proof accepted: {}", claim.how),
-                judge: format!("{kind} {model}"),
+                subject: format!("{kind} {model}"),
             };
             // The certificate names places of this history, so nothing can be left out.
             note(tally, class, case, *number, text, &|_| false);
@@ -355,7 +355,7 @@ impl Forger {
         {
             let class = Name {
                 kind: format!("true order refused: {}", claim.how),
-                judge: format!("{kind} {model}"),
+                subject: format!("{kind} {model}"),
             };
             let error = verify(history, certificate).err().map(|it| it.to_string());
             let text = format!("{}: {text}", error.unwrap_or_default());

@@ -380,7 +380,7 @@ pub(crate) enum Uncommitted {
 
 /// Is read uncommitted kept (G0 of Adya and, over lists, of Kingsbury and Alvaro), with this order besides?
 ///
-/// Reads of what nobody wrote and elements twice break it, as the documentation has it. Reads of uncommitted versions show
+/// Reads of unwritten values and duplicate elements break it, as the documentation has it. Reads of uncommitted versions show
 /// the order of appends all the same, as long as they are prefixes of one another. A transaction of unknown outcome need
 /// not have been committed although it was read from: by one reading it counts, by the other it does not.
 pub(crate) fn read_uncommitted(case: &Case, follows: crate::orders::Follows) -> Uncommitted {

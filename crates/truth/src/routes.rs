@@ -1,7 +1,7 @@
 //! Checks one history by several routes: in memory, as EDN, as a test file, through the program. All must say the same.
 
 use crate::case::Case;
-use crate::compare::{Judge, ask};
+use crate::compare::{CheckerUnderTest, ask};
 use crate::tally::{Class, Name, Tally, size};
 use anyhow::{Context as _, Result};
 use seatrial_checker::{Validity, Verdict, certify};
@@ -55,27 +55,27 @@ impl Routes {
     /// Takes one case by all routes, with one of the checkers.
     pub(crate) fn compare(
         &self,
-        judges: &[Judge],
+        subjects: &[CheckerUnderTest],
         case: &Case,
         number: u64,
         rng: &mut Rng,
         tally: &mut Tally,
     ) -> Result<()> {
         tally.cases += 1;
-        let judge = rng.pick(judges);
-        let said = ask(judge, &case.history());
-        let expected = answer(&said.verdict, said.holds.map(|holds| holds.is_ok()));
+        let subject = rng.pick(subjects);
+        let answered = ask(subject, &case.history());
+        let expected = answer(&answered.verdict, answered.holds.map(|holds| holds.is_ok()));
         let mut routes = vec![
-            ("EDN", Self::by_text(judge, case)?),
-            ("test file", self.by_file(judge, case)?),
+            ("EDN", Self::by_text(subject, case)?),
+            ("test file", self.by_file(subject, case)?),
         ];
         // A program that starts takes a thousand times as long as its check of so small a history.
         if rng.chance(0.05) {
-            let found = self.by_program(judge, case)?;
+            let found = self.by_program(subject, case)?;
             routes.extend(found.map(|valid| ("program", (valid, expected.1.clone(), expected.2))));
         }
         for (route, found) in routes {
-            let row = tally.row(judge.name, route);
+            let row = tally.row(subject.name, route);
             row.histories += 1;
             match found.0 {
                 "valid" => row.valid += 1,
@@ -89,7 +89,7 @@ impl Routes {
             }
             let class = Name {
                 kind: format!("another verdict by {route}"),
-                judge: format!("{} {}", judge.name, judge.model),
+                subject: format!("{} {}", subject.name, subject.model),
             };
             let found = Class {
                 count: 1,
@@ -104,22 +104,25 @@ impl Routes {
     }
 
     /// Written as EDN and read back.
-    fn by_text(judge: &Judge, case: &Case) -> Result<Answer> {
+    fn by_text(subject: &CheckerUnderTest, case: &Case) -> Result<Answer> {
         let text = case.edn();
         let format = import::detect("case.edn", text.as_bytes()).context("no format")?;
         let history = import::read("case.edn", text.as_bytes(), format, Options::default())?;
-        let said = ask(judge, &history);
-        Ok(answer(&said.verdict, said.holds.map(|holds| holds.is_ok())))
+        let answered = ask(subject, &history);
+        Ok(answer(
+            &answered.verdict,
+            answered.holds.map(|holds| holds.is_ok()),
+        ))
     }
 
     /// Written as a test file of small chunks, and checked chunk by chunk.
-    fn by_file(&self, judge: &Judge, case: &Case) -> Result<Answer> {
+    fn by_file(&self, subject: &CheckerUnderTest, case: &Case) -> Result<Answer> {
         let path = self.folder.path().join("case.sea");
         let _ = std::fs::remove_file(&path);
         write(&path, case)?;
         let file = Arc::new(TestFile::open(&path)?);
         let (verdict, certificate) =
-            certify(&*judge.checker, &*file).map_err(anyhow::Error::from_boxed)?;
+            certify(&*subject.checker, &*file).map_err(anyhow::Error::from_boxed)?;
         let accepted = match &certificate {
             Some(certificate) => {
                 let verifier = Verifier::read(&*file).map_err(anyhow::Error::from_boxed)?;
@@ -131,14 +134,14 @@ impl Routes {
     }
 
     /// By the program, from EDN; nothing when it is not built.
-    fn by_program(&self, judge: &Judge, case: &Case) -> Result<Option<&'static str>> {
+    fn by_program(&self, subject: &CheckerUnderTest, case: &Case) -> Result<Option<&'static str>> {
         let Some(program) = &self.program else {
             return Ok(None);
         };
         let path = self.folder.path().join("case.edn");
         std::fs::write(&path, case.edn())?;
         let mut check = Command::new(program);
-        check.args(["check", "--checker", judge.name, "--model", judge.model]);
+        check.args(["check", "--checker", subject.name, "--model", subject.model]);
         let output = check.arg(&path).output().context("seatrial check")?;
         Ok(Some(match output.status.code() {
             Some(0) => "valid",

@@ -2,7 +2,7 @@
 
 use crate::case::Kind;
 use crate::child::Program;
-use crate::compare::{Judge, compare, judges};
+use crate::compare::{CheckerUnderTest, compare, subjects};
 use crate::cuts::{self, CutOptions};
 use crate::data;
 use crate::forge::Forger;
@@ -193,7 +193,7 @@ struct Worker {
     topic: Topic,
     seed: u64,
     models: usize,
-    judges: Vec<Judge>,
+    subjects: Vec<CheckerUnderTest>,
     forger: Option<Forger>,
     routes: Option<Routes>,
     tally: Tally,
@@ -201,17 +201,17 @@ struct Worker {
 
 impl Worker {
     fn new(topic: Topic, options: &Options) -> Result<Worker> {
-        let (judges, forger, routes) = match topic {
-            Topic::Verdicts(kind) => (judges(kind), None, None),
-            Topic::Forged(kind) => (judges(kind), Some(Forger::new(kind)), None),
-            Topic::Routes(kind) => (judges(kind), None, Some(Routes::new()?)),
+        let (subjects, forger, routes) = match topic {
+            Topic::Verdicts(kind) => (subjects(kind), None, None),
+            Topic::Forged(kind) => (subjects(kind), Some(Forger::new(kind)), None),
+            Topic::Routes(kind) => (subjects(kind), None, Some(Routes::new()?)),
             Topic::Data => (Vec::new(), None, None),
         };
         Ok(Worker {
             topic,
             seed: options.seed,
             models: options.models.unwrap_or(usize::MAX),
-            judges,
+            subjects,
             forger,
             routes,
             tally: Tally::default(),
@@ -222,7 +222,7 @@ impl Worker {
     fn take(&mut self, number: u64) -> Result<()> {
         let Worker {
             seed,
-            judges,
+            subjects,
             tally,
             ..
         } = self;
@@ -233,11 +233,11 @@ impl Worker {
         let case = generate::case(kind, *seed, number);
         let mut rng = Rng::from_seed(*seed ^ number).fork("topic");
         if let Some(forger) = &mut self.forger {
-            forger.forge(judges, &case, number, &mut rng, tally);
+            forger.forge(subjects, &case, number, &mut rng, tally);
         } else if let Some(routes) = &self.routes {
-            routes.compare(judges, &case, number, &mut rng, tally)?;
+            routes.compare(subjects, &case, number, &mut rng, tally)?;
         } else {
-            let mut drawn: Vec<&Judge> = judges.iter().collect();
+            let mut drawn: Vec<&CheckerUnderTest> = subjects.iter().collect();
             if self.models < drawn.len() {
                 rng.shuffle(&mut drawn);
                 drawn.truncate(self.models);

@@ -84,7 +84,7 @@ pub(crate) struct Name {
     /// What went wrong.
     pub(crate) kind: String,
     /// Checker and model.
-    pub(crate) judge: String,
+    pub(crate) subject: String,
 }
 
 /// Disagreements of one class.
@@ -190,9 +190,9 @@ impl Tally {
             let count: u64 = classes.map(|(_, class)| class.count).sum();
             let _ = writeln!(text, "## {kind} ({count})\n");
             for (edn, classes) in cases {
-                for (Name { judge, .. }, class) in &classes {
+                for (Name { subject, .. }, class) in &classes {
                     let (count, number) = (class.count, class.number);
-                    let _ = writeln!(text, "- {judge}: {count} ×, case {number}");
+                    let _ = writeln!(text, "- {subject}: {count} ×, case {number}");
                 }
                 let _ = writeln!(text, "\n```\n{edn}```\n");
                 if let Some((_, Class { note, .. })) =

@@ -1,7 +1,7 @@
 //! The brute force against itself, against textbook histories, and against a checker that lies.
 
 use crate::case::{Case, Kind, Micro, Outcome, Txn, list};
-use crate::compare::{Judge, compare, judges};
+use crate::compare::{CheckerUnderTest, compare, subjects};
 use crate::forge::Forger;
 use crate::generate;
 use crate::graph::permutations;
@@ -235,13 +235,13 @@ fn is_retried(case: &Case) -> bool {
 #[test]
 fn checkers_know_what_a_retry_wrote() {
     let mut tally = Tally::default();
-    let both = [Kind::Lists, Kind::Registers].map(judges);
+    let both = [Kind::Lists, Kind::Registers].map(subjects);
     for (number, case) in random_cases(1_500)
         .enumerate()
         .filter(|it| is_retried(&it.1))
     {
-        let judges = &both[usize::from(case.kind == Kind::Registers)];
-        compare(judges, &case, number as u64, &mut tally);
+        let subjects = &both[usize::from(case.kind == Kind::Registers)];
+        compare(subjects, &case, number as u64, &mut tally);
     }
     assert!(tally.cases > 40, "{}", tally.cases);
     assert!(tally.classes.is_empty(), "{}", tally.disagreements());
@@ -307,15 +307,15 @@ impl Checker for Liar {
 #[test]
 fn a_checker_that_lies_is_found_out() {
     for is_valid in [true, false] {
-        let judge = Judge {
+        let subject = CheckerUnderTest {
             name: "liar",
             model: "serializable",
             checker: Box::new(Liar(is_valid)),
         };
-        let judges = [judge];
+        let subjects = [subject];
         let mut tally = Tally::default();
         for (number, case) in random_cases(60).enumerate() {
-            compare(&judges, &case, number as u64, &mut tally);
+            compare(&subjects, &case, number as u64, &mut tally);
         }
         let row = &tally.rows[&("liar", "serializable".to_owned())];
         let (wrong, right) = (row.false_passes, row.false_alarms);
@@ -353,11 +353,11 @@ fn a_case_is_shrunk_to_what_it_takes() {
 fn forgers_try_everything() {
     let mut tally = Tally::default();
     let mut forger = Forger::new(Kind::Registers);
-    let judges = judges(Kind::Registers);
+    let subjects = subjects(Kind::Registers);
     for number in 0..30 {
         let case = generate::case(Kind::Registers, 5, number);
         forger.forge(
-            &judges,
+            &subjects,
             &case,
             number,
             &mut Rng::from_seed(number),

@@ -34,7 +34,7 @@ pub(super) struct Writer {
     /// When the power is cut, in milliseconds after its start.
     pub(super) milliseconds: Range<u64>,
     pub(super) begin: fn(&Program, &Path, &Path, &mut Rng) -> Result<Running>,
-    pub(super) check: fn(&Program, &Path, &Path, Promise) -> Result<Outcome>,
+    pub(super) check: fn(&Program, &Path, &Path, Acknowledged) -> Result<Outcome>,
 }
 
 /// All of them.
@@ -73,31 +73,31 @@ pub(super) const WRITERS: [Writer; 5] = [
 
 /// What was acknowledged before the cut.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Promise {
+pub(super) enum Acknowledged {
     /// Number of durable messages or appends.
     Count(u64),
-    /// The test had run for so long.
+    /// How long the test had run.
     Ran(Duration),
 }
 
-impl Promise {
-    /// How many messages or appends are durable.
+impl Acknowledged {
+    /// The number of durable messages or appends.
     fn count(self) -> Result<u64> {
         match self {
-            Promise::Count(acknowledged) => Ok(acknowledged),
-            Promise::Ran(_) => Err(anyhow!("another writer's promise")),
+            Acknowledged::Count(acknowledged) => Ok(acknowledged),
+            Acknowledged::Ran(_) => Err(anyhow!("the evidence of another writer")),
         }
     }
 }
 
-/// A writer at work.
+/// A writer that runs.
 pub(super) struct Running {
     children: Vec<Child>,
-    told: Told,
+    source: AcknowledgementSource,
 }
 
-/// Where its acknowledgments are.
-enum Told {
+/// Where its acknowledgements are recorded.
+enum AcknowledgementSource {
     /// Lines of a file.
     Lines(std::path::PathBuf),
     /// A client counts.
@@ -115,30 +115,32 @@ struct Appending {
 }
 
 impl Running {
-    /// What has been promised by now.
-    pub(super) fn promise(&self) -> Result<Promise> {
-        Ok(match &self.told {
-            Told::Lines(path) => Promise::Count(durable(path)?),
-            Told::Client(client) => Promise::Count(client.count.load(Ordering::Acquire)),
-            Told::Since(start) => Promise::Ran(start.elapsed()),
+    /// What has been acknowledged so far.
+    pub(super) fn acknowledged(&self) -> Result<Acknowledged> {
+        Ok(match &self.source {
+            AcknowledgementSource::Lines(path) => Acknowledged::Count(durable(path)?),
+            AcknowledgementSource::Client(client) => {
+                Acknowledged::Count(client.count.load(Ordering::Acquire))
+            }
+            AcknowledgementSource::Since(start) => Acknowledged::Ran(start.elapsed()),
         })
     }
 
     /// Ends what still runs.
     pub(super) fn end(mut self) -> Result<()> {
-        if let Told::Client(client) = &self.told {
+        if let AcknowledgementSource::Client(client) = &self.source {
             client.is_over.store(true, Ordering::Relaxed);
         }
         let began = Instant::now();
         for child in &mut self.children {
             wait(child, PATIENCE.saturating_sub(began.elapsed()))?;
         }
-        match self.told {
-            Told::Client(client) => client
+        match self.source {
+            AcknowledgementSource::Client(client) => client
                 .thread
                 .join()
                 .map_err(|_| anyhow!("the client panicked"))?,
-            Told::Lines(_) | Told::Since(_) => Ok(()),
+            AcknowledgementSource::Lines(_) | AcknowledgementSource::Since(_) => Ok(()),
         }
     }
 }
@@ -180,7 +182,7 @@ fn record(
     Ok(Running {
         // Without its reader the source of numbers ends.
         children: vec![recorder, numbers],
-        told: Told::Lines(said),
+        source: AcknowledgementSource::Lines(said),
     })
 }
 
@@ -209,9 +211,9 @@ fn check_archive(
     program: &Program,
     disk: &Path,
     scratch: &Path,
-    promise: Promise,
+    acknowledged: Acknowledged,
 ) -> Result<Outcome> {
-    let acknowledged = promise.count()?;
+    let acknowledged = acknowledged.count()?;
     let mut outcome = Outcome {
         acknowledged,
         ..Outcome::default()
@@ -338,7 +340,7 @@ fn store(program: &Program, disk: &Path, scratch: &Path, rng: &mut Rng) -> Resul
     });
     Ok(Running {
         children: vec![child],
-        told: Told::Client(Appending {
+        source: AcknowledgementSource::Client(Appending {
             is_over,
             count,
             thread,
@@ -374,9 +376,9 @@ fn check_store(
     program: &Program,
     disk: &Path,
     scratch: &Path,
-    promise: Promise,
+    acknowledged: Acknowledged,
 ) -> Result<Outcome> {
-    let acknowledged = promise.count()?;
+    let acknowledged = acknowledged.count()?;
     let mut outcome = Outcome {
         acknowledged,
         ..Outcome::default()
@@ -447,7 +449,7 @@ fn test(program: &Program, disk: &Path, scratch: &Path, rng: &mut Rng) -> Result
     }
     Ok(Running {
         children: vec![child],
-        told: Told::Since(Instant::now()),
+        source: AcknowledgementSource::Since(Instant::now()),
     })
 }
 
@@ -456,10 +458,10 @@ fn check_history(
     program: &Program,
     disk: &Path,
     scratch: &Path,
-    promise: Promise,
+    acknowledged: Acknowledged,
 ) -> Result<Outcome> {
-    let Promise::Ran(ran) = promise else {
-        return Err(anyhow!("another writer's promise"));
+    let Acknowledged::Ran(ran) = acknowledged else {
+        return Err(anyhow!("the evidence of another writer"));
     };
     let mut outcome = Outcome::default();
     let history = disk.join("run/history.sea");
