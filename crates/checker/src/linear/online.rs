@@ -6,6 +6,7 @@ mod online_counterexample;
 
 use super::explanation::NONLINEARIZABLE;
 use super::model::Model;
+use super::search::Bound;
 use super::{FINDINGS_MAX, Linearizable, RESULTS_MAX, object};
 use crate::{
     Checked, Checker as _, ClosedKeys, Details, Figures, Finding, KeyFigures, KeyResult,
@@ -80,6 +81,8 @@ struct ClosedCounts {
 const PIECE_LENGTH: usize = 16_384;
 /// A key without operations for this many pieces is closed.
 const IDLE_PIECES: u32 = 8;
+/// Configurations of the search that explains a violation in the end: about a second.
+const SEARCHED_AGAIN_MAX: u64 = 400_000;
 /// Distinct values that are not integers, at most.
 const WORDS_MAX: usize = 1 << 20;
 
@@ -386,7 +389,15 @@ impl OnlineChecker for OnlineObjects {
         if self.keys_violated > 0 {
             // The search of the whole history explains a violation in fewer operations, as `check` of the finished file does.
             // Where it gives up, the counterexamples found so far stand.
-            let searched = self.checker.check(&gather(source)?);
+            let bound = Bound {
+                configurations_max: self
+                    .checker
+                    .bound
+                    .configurations_max
+                    .min(SEARCHED_AGAIN_MAX),
+                ..self.checker.bound
+            };
+            let searched = self.checker.with_bound(bound).check(&gather(source)?);
             assert!(searched.valid != Validity::Valid, "a violation is definite");
             if searched.valid == Validity::Invalid {
                 return Ok(searched.into());

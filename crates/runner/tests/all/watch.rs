@@ -47,9 +47,9 @@ fn the_first_violation_ends_a_test() {
     let early = &outcome.results["seen_early"];
     assert_eq!(early["stopped"], true);
     assert_eq!(early["operations"][0], sighting.finding.operations[0]);
-    // The final verdict is that of the checker that ran during the test, on the whole history.
+    // The checker that ran during the test searches the whole history once more, within a small bound, to explain it.
     let details = outcome.verdicts[0].details.to_json();
-    assert_eq!(details["configurations_max"], 8_192);
+    assert_eq!(details["configurations_max"], 400_000);
     let file = TestFile::open(&outcome.history_path).unwrap();
     assert!(file.is_complete());
     assert_eq!(file.validity().unwrap(), Some(false.into()));
