@@ -233,7 +233,7 @@ fn wrong_words_and_wrong_files_are_clear_errors() {
 fn faults_are_told_with_what_is_known_and_what_the_system_can_bear() {
     let faults = |words: &str, message: &[&str]| error(&["sim", "kv", "--faults", words], message);
     faults("kill:bridge", &["kill", "bridge", "minority-third"]);
-    faults("membership", &["membership", "2 nodes", "has 1"]);
+    faults("membership", &["membership", "2 nodes", "found 1"]);
     faults("partition:majorities-ring", &["4 nodes"]);
     let order = ["test", "kv", "--fault-schedule", "often"];
     error(&order, &["often", "one-at-a-time"]);

@@ -32,7 +32,7 @@ pub(crate) fn retry_time(context: &Context) -> Time {
 /// See [`Generator::on_threads`], [`Generator::clients`], [`Generator::nemesis`].
 ///
 /// `clients` and `nemesis` isolate their generator from the other side of the test. It is asked only when a thread of its
-/// own side has changed state, when the operation that it returned is due, and at the [retry time](retry_time) after a
+/// own side has changed state, when the operation that it returned is due, and at the retry time (`retry_time`) after a
 /// pending answer. In between, its last answer is cached. So the operations of the nemesis, and their times, change nothing
 /// for the clients, even for a generator whose answers depend on how often it is asked.
 #[derive(Debug)]

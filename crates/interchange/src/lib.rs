@@ -52,22 +52,24 @@
 //! use seatrial_interchange::import::{Operations, Options};
 //!
 //! // Any `std::io::Read`: a file, a pipe, a decompressor. The format comes from the first bytes.
-//! let text = "w(1,7,0,0)\nr(1,7,1,1)\nr(1,x,1,2)\n";
-//! let mut operations = Operations::open("run.txt", text.as_bytes(), None, Options::default())?;
-//! assert_eq!(operations.format().name(), "plume");
-//! assert!(operations.provenance().is_timeless());
+//! let text = "{:process 0, :type :invoke, :f :read, :value nil}
+//! {:process 0, :type :ok, :f :read, :value 3}
+//! {:process 0, :type :maybe, :f :read, :value 3}";
+//! let mut operations = Operations::open("run.edn", text.as_bytes(), None, Options::default())?;
+//! assert_eq!(operations.format().name(), "edn");
 //!
 //! let mut writer = TextWriter::new(Vec::new(), Layout::Edn);
 //! let error = loop {
 //!     match operations.next() {
 //!         Some(Ok(op)) => writer.push(&op)?,
 //!         Some(Err(error)) => break error,
-//!         None => unreachable!("line 3 has no value"),
+//!         None => unreachable!("line 3 has no type"),
 //!     }
 //! };
-//! assert!(error.to_string().starts_with("run.txt:3:5: "));
+//! assert!(error.to_string().starts_with("run.edn:3:"));
 //! let edn = String::from_utf8(writer.finish()?)?;
-//! assert!(edn.starts_with("{:index 0, "));
+//! let last = edn.lines().next_back().unwrap_or_default();
+//! assert!(last.contains(":index 1") && last.contains(":type :ok"), "{last}");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

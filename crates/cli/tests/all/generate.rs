@@ -734,10 +734,7 @@ fn the_verb_refuses_what_cannot_be() {
         &["uniform, zipf, exponential"],
     );
     refuse(&["--codec", "gzip"], &["lz4, zstd, none"]);
-    refuse(
-        &["--txn-length", "4..2"],
-        &["a transaction length of 4 to 2"],
-    );
+    refuse(&["--txn-length", "4..2"], &["transaction length 4 to 2"]);
     refuse(
         &["--txn-length", "many"],
         &["a range is MIN..MAX or one number"],

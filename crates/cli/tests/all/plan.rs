@@ -386,7 +386,7 @@ fn plans_and_options_that_do_not_go_together_are_clear_errors() {
     .unwrap();
     error(
         &["plan", "show", &file, "--threads", "3"],
-        &["reserve wants 5 threads"],
+        &["reserve needs 5 threads"],
     );
     let told = stderr(&run(254, &["plan", "check", "-"]));
     assert!(

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Heals every fault that the options allow, whether it was injected or not: links first, then for each node its disk,
 /// pause, clock and process. Then it queries the membership and lets missing nodes join, until all nodes are members or
-/// after [`QUERIES_MAX`] queries.
+/// after `QUERIES_MAX` queries.
 #[derive(Debug)]
 pub struct Healing {
     queue: VecDeque<Fault>,

@@ -184,7 +184,7 @@ fn a_newest_root_that_is_lost_is_damage_and_not_an_older_truth() {
             let says = [
                 &format!("block at {root}")[..],
                 "newest root",
-                "newest-root",
+                &scratch.display().to_string(),
             ];
             assert!(says.iter().all(|part| error.contains(part)), "{error}");
             let salvaged = TestFile::salvage(&scratch).unwrap();

@@ -17,11 +17,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tempfile::{NamedTempFile, TempPath};
+use tempfile::{Builder, TempPath};
 
 /// A path at which there is no file yet; what is there in the end is removed.
 pub(super) fn scratch() -> TempPath {
-    let path = NamedTempFile::new().unwrap().into_temp_path();
+    let file = Builder::new().prefix("history-").suffix(".sea").tempfile();
+    let path = file.unwrap().into_temp_path();
     fs::remove_file(&path).unwrap();
     path
 }
@@ -422,7 +423,8 @@ fn a_flipped_bit_never_changes_what_is_read() {
             Err(error) => {
                 found += 1;
                 let text = error.to_string();
-                assert!(text.contains("flipped"), "names the file: {text}");
+                let name = flipped.display().to_string();
+                assert!(text.contains(&name), "names the file: {text}");
             }
         }
     }
