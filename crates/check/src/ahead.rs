@@ -94,6 +94,10 @@ impl<C: Chunks + ChunkSource> ChunkSource for ReadAhead<C> {
         })
     }
 
+    fn first(&self, look: &mut dyn FnMut(&Chunk)) -> Result<(), SourceError> {
+        self.chunks.first(look)
+    }
+
     fn recall(&self, positions: &BTreeSet<u64>) -> Result<BTreeMap<u64, Op>, SourceError> {
         self.chunks.recall(positions)
     }

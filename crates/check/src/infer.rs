@@ -1,6 +1,6 @@
 //! Which checker a history is for, when neither a person nor the file says so.
 
-use seatrial_history::chunk::{MopView, Mops, ValueView};
+use seatrial_history::chunk::{MopView, Mops, ValueView, mop_tag};
 use seatrial_history::{Chunk, History, Mop, Observed, Op, OpType, OpView, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -271,17 +271,34 @@ impl Shapes {
 
     /// Takes the operations of a chunk into account. Transactions, of which there are most, are looked at in place.
     pub fn take_chunk(&mut self, chunk: &Chunk) {
+        let has_new = self.has_new_mops(chunk);
         for view in chunk.views() {
             if !view.process().is_client() {
                 continue;
             }
             match view.value() {
                 ValueView::Txn(mops) if view.key().is_none() && view.f() != "read" => {
-                    self.take_transaction(view, mops);
+                    self.take_transaction(view);
+                    if has_new {
+                        self.take_mops(view.index(), mops);
+                    }
                 }
                 _ => self.take(&view.op()),
             }
         }
+    }
+
+    /// Does the chunk have a kind of micro-operation that was not seen so far? After the first chunk hardly any has, and a scan
+    /// of the tags costs less than a look at each micro-operation.
+    fn has_new_mops(&self, chunk: &Chunk) -> bool {
+        let is_new = |tag: &u8| match *tag {
+            mop_tag::APPEND => self.appends.is_none(),
+            mop_tag::WRITE => self.writes.is_none(),
+            mop_tag::READ_PREFIX | mop_tag::READ_BRANCH => self.list_reads.is_none(),
+            mop_tag::READ_REGISTER => self.register_reads.is_none(),
+            _ => false,
+        };
+        chunk.mop_tags().iter().any(is_new)
     }
 
     /// A micro-operation of the transaction that was invoked as the operation with this index.
@@ -304,7 +321,7 @@ impl Shapes {
         }
     }
 
-    fn take_transaction(&mut self, view: OpView<'_>, mops: Mops<'_>) {
+    fn take_transaction(&mut self, view: OpView<'_>) {
         let index = view.index();
         let uses = match self.functions.get_mut(view.f().as_str()) {
             Some(uses) => uses,
@@ -315,6 +332,9 @@ impl Shapes {
             OpType::Ok => _ = uses.returned.entry(Shape::Txn).or_insert(index),
             OpType::Fail | OpType::Info => {}
         }
+    }
+
+    fn take_mops(&mut self, index: u64, mops: Mops<'_>) {
         for mop in mops.iter() {
             let first = match mop {
                 MopView::Append { .. } => &mut self.appends,

@@ -24,6 +24,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Operations of a chunk that is made of a text.
 const CHUNK_LENGTH: usize = 16_384;
+/// Operations of a text that are looked at before it is read.
+const FIRST_LENGTH: usize = 1_024;
 
 /// A history and what is known of it before it is read: the same struct whichever format it has.
 pub(crate) struct Opened {
@@ -247,11 +249,8 @@ impl Opened {
     /// What its first operations show.
     fn peek(&self) -> Result<Peek> {
         let mut peek = Peek::default();
-        let round = self.source.round(&mut |chunk| {
-            peek.take(chunk);
-            ControlFlow::Break(())
-        });
-        round.map_err(of_source)?;
+        let first = self.source.first(&mut |chunk| peek.take(chunk));
+        first.map_err(of_source)?;
         Ok(peek)
     }
 
@@ -305,7 +304,7 @@ fn invocations(chunk: &Chunk) -> impl Iterator<Item = Op> + '_ {
     invoked.map(|view| view.op())
 }
 
-/// What the first chunk of a history shows.
+/// What the beginning of a history shows.
 #[derive(Default)]
 struct Peek {
     /// Is the first invocation a tuple `[key value]`?
@@ -360,16 +359,28 @@ struct Foreign {
     bytes: Arc<AtomicU64>,
 }
 
+impl Foreign {
+    /// Opens the file and gives its operations in chunks of this length.
+    fn produce(&self, length: usize, give: &mut Give<'_>) -> Result<(), SourceError> {
+        let opening = self.opening;
+        let mut source = Source::open(&self.path, opening.reading, opening.options)?;
+        source.salvage = opening.salvage;
+        Ok(produce(source, length, (&self.notes, &self.bytes), give)?)
+    }
+}
+
 impl ChunkSource for Foreign {
     fn round(&self, take: &mut Take<'_>) -> Result<(), SourceError> {
-        let produce = |give: &mut Give<'_>| -> Result<(), SourceError> {
-            let opening = self.opening;
-            let mut source = Source::open(&self.path, opening.reading, opening.options)?;
-            source.salvage = opening.salvage;
-            produce(source, (&self.notes, &self.bytes), give)?;
-            Ok(())
-        };
+        let produce = |give: &mut Give<'_>| self.produce(CHUNK_LENGTH, give);
         round_of(self.opening.threads > 1, produce, take)
+    }
+
+    /// Reads fewer operations than a chunk has, in the thread of the caller: a short history costs little more than one reading.
+    fn first(&self, look: &mut dyn FnMut(&Chunk)) -> Result<(), SourceError> {
+        self.produce(FIRST_LENGTH, &mut |chunk| {
+            look(chunk);
+            ControlFlow::Break(())
+        })
     }
 
     /// Of a file of transactions without times that is one text.
@@ -399,12 +410,13 @@ impl ChunkSource for Foreign {
 /// Gives the operations of a foreign history in chunks. What it left out and doubts goes into the notes.
 fn produce(
     mut source: Source,
+    length: usize,
     (notes, bytes): (&Mutex<Notes>, &AtomicU64),
     give: &mut Give<'_>,
 ) -> Result<()> {
     let mut chunk = Chunk::default();
     if source.is_text() && !source.salvage {
-        let chunks = source.into_chunks(CHUNK_LENGTH);
+        let chunks = source.into_chunks(length);
         let mut chunks = chunks.context("what was a text is none any more")?;
         while chunks.read_into(&mut chunk)? {
             bytes.store(chunks.bytes(), Ordering::Relaxed);
@@ -415,7 +427,7 @@ fn produce(
         note(notes, Vec::new(), chunks.warning().map(str::to_owned));
         return Ok(());
     }
-    let mut assembly = Assembly::new(CHUNK_LENGTH);
+    let mut assembly = Assembly::new(length);
     let read = source.for_each(|op, done| {
         bytes.store(done, Ordering::Relaxed);
         if assembly.push_to(&op, &mut chunk)? && give(&mut chunk).is_break() {
@@ -467,7 +479,7 @@ struct Kept(Vec<Chunk>);
 impl Kept {
     fn of(source: Source, notes: (&Mutex<Notes>, &AtomicU64)) -> Result<Kept> {
         let mut chunks = Vec::new();
-        produce(source, notes, &mut |chunk| {
+        produce(source, CHUNK_LENGTH, notes, &mut |chunk| {
             chunks.push(std::mem::take(chunk));
             ControlFlow::Continue(())
         })?;

@@ -21,6 +21,15 @@ pub trait ChunkSource: Send + Sync {
     /// Calls `take` with all chunks in order, or up to the chunk at which it breaks.
     fn round(&self, take: &mut Take<'_>) -> Result<(), SourceError>;
 
+    /// Calls `look` with the beginning of the history, unless it is empty: up to a chunk, and not more work than that. (A round
+    /// that breaks may have read ahead.)
+    fn first(&self, look: &mut dyn FnMut(&Chunk)) -> Result<(), SourceError> {
+        self.round(&mut |chunk| {
+            look(chunk);
+            ControlFlow::Break(())
+        })
+    }
+
     /// Passes all transactions to `sink` without building operations; `None` if this source cannot. Order and contents are
     /// those of the chunks, in which each transaction has its invocation and completion at the next two positions.
     fn transactions(&self, _sink: &mut dyn TransactionSink) -> Option<Result<(), SourceError>> {
