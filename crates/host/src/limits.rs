@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Bounds of the memory and number of a server's connections. Bytes are counted where they are held: incomplete messages by the
 /// bytes that have arrived, whatever length their prefix claims; queued messages until the kernel has taken them. At a bound the
-/// server first reads more slowly; then it closes the connection that has been idle for longest, with a notice.
+/// server first reads more slowly; then it closes the connection that costs the others most, with a notice.
 ///
 /// All clients together can make the connections hold at most the sum of `unadmitted_bytes_max`, `receive_bytes_max`,
 /// `send_bytes_max` and one message of maximum length. The machine bounds its own memory.
@@ -26,7 +26,7 @@ pub struct HostLimits {
     pub receive_patience: Duration,
     /// Time limit of an incomplete message: `receive_patience` plus its length at this rate, in bytes per second.
     pub receive_rate_min: usize,
-    /// Bytes queued for all connections. The connection that has not read for longest is closed.
+    /// Bytes queued for all connections. The connection with most bytes times the time they have waited is closed.
     pub send_bytes_max: usize,
     /// Bytes queued for one connection, except for a single message of any length; with more it is closed.
     pub connection_send_bytes_max: usize,

@@ -56,7 +56,7 @@ pub(crate) enum NetworkInput {
 /// connection ([`Connections::flush`]). Queues are bounded in bytes ([`HostLimits`]), so the channels need no bound.
 ///
 /// Cost: a send is a look-up and a copy. At the bound of all queued bytes each send costs one pass over the connections, to find
-/// the one that has not read for longest.
+/// the one with most queued bytes times their age.
 pub(crate) struct Connections {
     open: BTreeMap<NodeId, AcceptedConnection>,
     /// Closed connections whose queue is still written.
@@ -373,10 +373,10 @@ impl Connections {
             return;
         }
         while self.unsent.load(Ordering::Relaxed) + length > self.limits.send_bytes_max {
-            let Some(slowest) = self.slowest() else {
+            let Some(deafest) = self.deafest() else {
                 break; // a single message may have any length
             };
-            self.reset_deaf(slowest);
+            self.reset_deaf(deafest);
         }
         if let Some(connection) = self.open.get_mut(&to) {
             if connection.gathered.is_empty() {
@@ -387,12 +387,12 @@ impl Connections {
         }
     }
 
-    /// The connection with queued bytes that has not read for longest.
-    fn slowest(&self) -> Option<NodeId> {
+    /// The connection with queued bytes whose [burden](Unsent::burden) is the largest.
+    fn deafest(&self) -> Option<NodeId> {
         let all = self.draining.iter().chain(&self.open);
         let waiting = all.filter(|(_, it)| it.unsent.bytes() > 0);
-        let slowest = waiting.max_by_key(|(_, it)| (it.unsent.age(), it.unsent.bytes()));
-        slowest.map(|(id, _)| *id)
+        let deafest = waiting.max_by_key(|(_, it)| it.unsent.burden());
+        deafest.map(|(id, _)| *id)
     }
 
     fn reset_deaf(&mut self, id: NodeId) {

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{Notify, mpsc};
 
+/// Bytes younger than this have had no time to be read.
+const AGE_MIN: Duration = Duration::from_millis(10);
+
 /// The queue of bytes to send to one connection, counted together with all others. The server pushes, the connection's
 /// [`ConnectionWriter`] writes from here, so the server can drop the whole queue at once.
 #[derive(Debug)]
@@ -98,13 +101,12 @@ impl Unsent {
         self.total.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Age of the first chunk; the slowest reader has the largest.
-    pub(crate) fn age(&self) -> Option<Duration> {
-        let queue = self.lock();
-        queue
-            .chunks
-            .front()
-            .map(|chunk| chunk.handed_over.elapsed())
+    /// Queued bytes times the age of the first chunk in milliseconds, which is at least [`AGE_MIN`]: what this connection costs
+    /// the others. By age alone a client would be disconnected whose short reply is a moment older than the floods around it.
+    pub(crate) fn burden(&self) -> u128 {
+        let first = self.lock().chunks.front().map(|it| it.handed_over);
+        let age = first.map_or(AGE_MIN, |it| it.elapsed().max(AGE_MIN));
+        self.bytes() as u128 * age.as_millis()
     }
 
     /// Writes as much as the kernel takes. True if that ends the pause of the connection.
@@ -180,5 +182,31 @@ impl ConnectionWriter {
                 let _ = self.inbox.send(NetworkInput::Drained(self.id)).await; // the server has ended
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue_of(bytes: usize) -> Unsent {
+        let peer = Arc::new(ConnectionState::default());
+        let unsent = Unsent::new(peer, &Arc::new(AtomicUsize::new(0)), 1 << 20);
+        unsent.add(bytes);
+        unsent.push(vec![7; bytes]);
+        unsent
+    }
+
+    #[test]
+    fn a_short_reply_that_waits_for_a_moment_weighs_less_than_a_flood() {
+        let short = queue_of(100);
+        std::thread::sleep(2 * AGE_MIN);
+        let flood = queue_of(1 << 20);
+        assert!(short.burden() < flood.burden(), "although it is older");
+        let older = queue_of(1 << 20);
+        std::thread::sleep(4 * AGE_MIN);
+        assert!(older.burden() > queue_of(1 << 20).burden());
+        short.drop_all();
+        assert_eq!(short.burden(), 0);
     }
 }

@@ -96,6 +96,16 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let state = self.child.try_wait();
+            println!("{state:?}, the server's last lines:");
+            let said = self.said();
+            said.iter()
+                .rev()
+                .take(40)
+                .rev()
+                .for_each(|it| println!("  {it}"));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
