@@ -3,12 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a bench that fails says where")]
 
-use seatrial_checker::linear::{Linearizable, Model};
 use seatrial_checker::{Checker, Validity};
 use seatrial_cycles::Level;
 use seatrial_history::{History, Key, Mop, Observed, Op, OpType, Process, Value};
 use seatrial_inference::{ListAppend, RwRegister};
 use seatrial_interchange::import::{self, Format, Options};
+use seatrial_linear::{Linearizable, Model};
 use seatrial_machine::Rng;
 use std::collections::BTreeMap;
 

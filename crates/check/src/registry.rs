@@ -1,7 +1,6 @@
 //! Checkers by name.
 
 use crate::workloads::checkers_of;
-use seatrial_checker::linear::{self, Linearizable};
 use seatrial_checker::{
     Agreement, Bank, Checker, Counter, Discipline, Lock, Log, LongFork, Monotonic, Queue, Set,
     SetFull, Stats, TotalQueue, UniqueIds, Visibility,
@@ -10,6 +9,7 @@ use seatrial_cycles::Level;
 use seatrial_inference::{G1, Inference, ListAppend, RwRegister};
 use seatrial_isolation::{self as isolation, Isolation};
 use seatrial_isolation::{TimestampLevel, Timestamps};
+use seatrial_linear::{self as linear, Linearizable};
 
 use seatrial_machine::unknown_name;
 

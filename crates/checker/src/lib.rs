@@ -1,4 +1,4 @@
-//! Checkers: the trait [`Checker`], verdicts and findings, and the checkers of statistics, data types and linearizability. A
+//! Checkers: the trait [`Checker`], verdicts and findings, and the checkers of statistics and data types. A
 //! checker reads a history and returns data: whether the model holds, which anomalies were found, and why.
 //!
 //! # Writing a checker
@@ -152,7 +152,6 @@
 //! - `stats`: [`Stats`]
 //! - `overview`: [`Overview`], counts, times and nemesis operations of a history
 //! - `data`: one-pass checkers, a file for each data type
-//! - `linear`: linearizability, by search and online
 //! - `closed`: [`ClosedKeys`], a compact set of keys
 //!
 //! # What is absent
@@ -168,7 +167,6 @@ mod data;
 mod details;
 mod findings;
 mod incomplete;
-pub mod linear;
 mod online_checker;
 mod overview;
 mod stats;

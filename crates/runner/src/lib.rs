@@ -84,7 +84,7 @@
 //!
 //! ```
 //! use seatrial_checker::Validity;
-//! use seatrial_checker::linear::{Linearizable, Model};
+//! use seatrial_linear::{Linearizable, Model};
 //! use seatrial_generator::{Generator, function, mix, operation};
 //! use seatrial_history::{Op, OpType, Process, TestFile, Value};
 //! use seatrial_machine::Rng;

@@ -25,9 +25,10 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("verify", &["history"]),
     ("cycles", &["history"]),
     ("checker", &["cycles", "verify"]),
+    ("linear", &["checker"]),
     ("isolation", &["checker"]),
     ("inference", &["isolation"]),
-    ("check", &["inference"]),
+    ("check", &["inference", "linear"]),
     ("kv", &["blocks"]),
     ("volume", &["archive"]),
     ("runner", &["plan", "check", "host"]),
@@ -69,7 +70,7 @@ const TESTED_WITH: [(&str, &[&str]); 3] = [
     ),
     (
         "interchange",
-        &["checker", "isolation", "inference", "check"],
+        &["checker", "linear", "isolation", "inference", "check"],
     ),
 ];
 
@@ -91,6 +92,7 @@ const CORES: &[&str] = &[
     "verify",
     "cycles",
     "checker",
+    "linear",
     "isolation",
     "inference",
     "check",

@@ -25,7 +25,7 @@ const ALLOWED: [(&str, &str); 7] = [
         "what each checker's anomalies are worth when a part of the history is missing",
     ),
     (
-        "crates/checker/src/linear/model.rs",
+        "crates/linear/src/model.rs",
         "the names of the models of one checker, from which its rows are made",
     ),
     (

@@ -3,7 +3,6 @@
 use crate::stores::{STORES, histories, printed, rotating_history};
 use crate::stores::{any_case, essence};
 use seatrial_check::{Follower, Stopped, Unwatched};
-use seatrial_checker::linear::{Linearizable, Model};
 use seatrial_checker::{Aims, Checker, Finding, OnlineChecker, Validity, Verdict};
 use seatrial_cycles::Level;
 use seatrial_history::chunk::Assembly;
@@ -12,6 +11,7 @@ use seatrial_history::{
     WriterOptions,
 };
 use seatrial_inference::{ListAppend, Windows};
+use seatrial_linear::{Linearizable, Model};
 use seatrial_machine::Rng;
 use std::sync::Arc;
 

@@ -1,7 +1,6 @@
 //! Generated histories against the checkers: what the generator says about them is what the checkers find.
 
 use crate::{Scratch, error, json, run, stderr, stdout};
-use seatrial_checker::linear::{Linearizable, Model};
 use seatrial_checker::{Checker, Validity, Verdict};
 use seatrial_cycles::Level;
 use seatrial_database::{Anomaly, Database, DatabaseWorkload, Isolation, Options};
@@ -9,6 +8,7 @@ use seatrial_history::{History, Op, OpType, Process, Value};
 use seatrial_inference::{Inference, ListAppend, RwRegister};
 use seatrial_isolation::{Isolation as Isolated, Model as Axioms};
 use seatrial_isolation::{TimestampLevel, Timestamps};
+use seatrial_linear::{Linearizable, Model};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;

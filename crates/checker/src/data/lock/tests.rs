@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::data::tests::no_beginning_is_invalid;
-use crate::linear::{Linearizable, Model};
 use crate::{Aims, Validity, check_source};
 use seatrial_history::{Op, Process, Value};
 use seatrial_machine::Rng;
@@ -232,23 +231,14 @@ fn a_lock_is_possible_exactly_when_some_order_is() {
 }
 
 #[test]
-fn without_owners_it_is_the_mutex_of_the_search() {
-    let mut found = [0; 2];
-    for seed in 0..1_500 {
+fn a_streamed_check_has_the_same_verdict() {
+    for seed in 0..30 {
         let history = locks(&mut Rng::from_seed(seed), Discipline::Mutex, 60);
-        let searched = Linearizable::new(Model::Mutex).check(&history).valid == Validity::Valid;
-        let verdict = Lock::new(Discipline::Mutex).check(&history);
-        assert_eq!(verdict.anomalies.is_empty(), searched, "seed {seed}");
-        found[usize::from(searched)] += 1;
-        if seed % 50 == 0 {
-            let text = |verdict| serde_json::to_string(verdict).unwrap();
-            let owners = Lock::default().check(&history);
-            let streamed = check_source(&Lock::default(), &history, &Aims::default());
-            let streamed = streamed.unwrap().verdict;
-            assert_eq!(text(&streamed), text(&owners));
-        }
+        let text = |verdict| serde_json::to_string(verdict).unwrap();
+        let owners = Lock::default().check(&history);
+        let streamed = check_source(&Lock::default(), &history, &Aims::default());
+        assert_eq!(text(&streamed.unwrap().verdict), text(&owners));
     }
-    assert!(found.iter().all(|&count| count > 200), "{found:?}");
 }
 
 fn push(ops: &mut Vec<Op>, process: u64, f: &'static str, kind: OpType, value: Value) {

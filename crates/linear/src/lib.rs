@@ -2,7 +2,8 @@
 //! completion, explain every result?
 //!
 //! ```
-//! use seatrial_checker::{Checker, Validity, linear::{Linearizable, Model}};
+//! use seatrial_checker::{Checker, Validity};
+//! use seatrial_linear::{Linearizable, Model};
 //! use seatrial_interchange::import::{self, Format, Options};
 //!
 //! let text = b"{:process 0, :type :invoke, :f :write, :value 1}
@@ -27,13 +28,13 @@ pub use model::Model;
 use online::OnlineObjects;
 pub use search::Bound;
 
-use crate::{
-    Aims, Checker, Details, Figures, Finding, KeyFigures, KeyResult, LinearizabilityFigures,
-    OnlineChecker, Validity, Verdict, WholeHistory,
-};
 use explanation::NONLINEARIZABLE;
 use object::{LinearObject, LinearObjects, ObjectOperation};
 use search::{Search, SearchResult};
+use seatrial_checker::{
+    Aims, Checker, Details, Figures, Finding, KeyFigures, KeyResult, LinearizabilityFigures,
+    OnlineChecker, Validity, Verdict, WholeHistory,
+};
 use seatrial_history::{History, Key};
 use std::collections::BTreeMap;
 

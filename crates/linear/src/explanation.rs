@@ -3,7 +3,7 @@
 use super::model::{Action, Model, StateId};
 use super::object::{LinearObject, ObjectOperation};
 use super::search::Counterexample;
-use crate::Finding;
+use seatrial_checker::Finding;
 use seatrial_history::{History, Op};
 use std::fmt::Write as _;
 

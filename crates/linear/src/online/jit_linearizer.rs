@@ -9,7 +9,7 @@ const BITS_MAX: u32 = 64;
 
 /// The value of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::linear) enum Cell {
+pub(crate) enum Cell {
     Nil,
     Int(i64),
     /// A value by its number.

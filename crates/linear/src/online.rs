@@ -8,13 +8,13 @@ use super::explanation::NONLINEARIZABLE;
 use super::model::Model;
 use super::search::Bound;
 use super::{FINDINGS_MAX, Linearizable, RESULTS_MAX, object};
-use crate::{
-    Checked, Checker as _, ClosedKeys, Details, Figures, Finding, KeyFigures, KeyResult,
-    LinearizabilityFigures, OnlineChecker, Progress, Validity, Verdict, gather,
-};
 use jit_linearizer::Cell;
 use object_queue::{Invocation, ObjectQueue, Resolution};
 use online_counterexample::OnlineCounterexample;
+use seatrial_checker::{
+    Checked, Checker as _, ClosedKeys, Details, Figures, Finding, KeyFigures, KeyResult,
+    LinearizabilityFigures, OnlineChecker, Progress, Validity, Verdict, gather,
+};
 use seatrial_history::chunk::ValueView;
 use seatrial_history::{Chunk, ChunkSource, FixedMap, Key, OpType, SourceError, Value};
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,11 +2,11 @@
 
 use super::InternedWords;
 use super::jit_linearizer::{Cell, Refuted};
-use crate::Finding;
-use crate::linear::explanation;
-use crate::linear::model::{InternedValues, Model, action, shape};
-use crate::linear::object::{LinearObject, NEVER, ObjectOperation};
-use crate::linear::search::Counterexample;
+use crate::explanation;
+use crate::model::{InternedValues, Model, action, shape};
+use crate::object::{LinearObject, NEVER, ObjectOperation};
+use crate::search::Counterexample;
+use seatrial_checker::Finding;
 use seatrial_history::{History, Key, Op};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! Histories of independent keys: all searched, or up to the first that is broken.
 
 use super::{brute_force, random_history};
-use crate::linear::{CONFIGURATIONS_FIRST, Linearizable, Model};
-use crate::{Checker as _, Validity, Verdict};
+use crate::{CONFIGURATIONS_FIRST, Linearizable, Model};
+use seatrial_checker::{Checker as _, Validity, Verdict};
 use seatrial_history::{History, Key, Op, OpType, Process, Value};
 use seatrial_machine::Rng;
 use std::sync::Arc;
@@ -134,9 +134,9 @@ fn a_broken_key_is_found_before_searches_that_take_long() {
         vec![contended(0), contended(1), stale(2), stale(3)],
         &mut rng,
     );
-    let bound = crate::linear::Bound {
+    let bound = crate::Bound {
         configurations_max: 300_000,
-        ..crate::linear::Bound::default()
+        ..crate::Bound::default()
     };
     let checker = Linearizable::new(Model::KeyValue).with_bound(bound);
     let all = checker.check(&history);
