@@ -60,7 +60,7 @@ use seatrial_checker::{
 use seatrial_cycles::Level;
 use seatrial_cycles::SearchBound;
 use seatrial_history::History;
-use session_program::{INITIAL, SessionProgram};
+use session_program::{ReadSource, SessionProgram};
 use visibility_clocks::VisibilityRule;
 
 /// Decides a [`Model`] for transactions of reads (`[:r k v]`) and writes (`[:w k v]`) of registers; no value may be
@@ -95,8 +95,8 @@ pub struct Isolation {
 struct ForcedOrder {
     /// The writer that must commit first.
     before: u32,
-    /// The writer that must commit later; [`INITIAL`]: a contradiction by itself.
-    after: u32,
+    /// The writer that must commit later; the initial state: a contradiction by itself.
+    after: ReadSource,
     reader: u32,
     key: u32,
 }
@@ -223,8 +223,8 @@ fn decide(program: &SessionProgram<'_>, model: Model) -> CommitDecision {
     }
     let mut forced = Vec::new();
     infer(program, model, known.as_deref(), &mut |it| {
-        if it.after != INITIAL {
-            forced.push((it.after, it.before));
+        if let Some(after) = it.after.transaction() {
+            forced.push((after, it.before));
             return;
         }
         decision.unborn_count += 1;

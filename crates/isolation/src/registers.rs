@@ -33,7 +33,7 @@ mod register_text;
 mod value_runs;
 mod version_table;
 
-pub use columns::{Columns, NONE, RegisterEvent};
+pub use columns::{Columns, RegisterEvent};
 pub use columns_builder::{ColumnsBuilder, ColumnsError};
 pub use gather_registers::start;
 pub use read_faults::{FaultyRead, ReadFault};

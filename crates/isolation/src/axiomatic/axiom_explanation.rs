@@ -3,8 +3,7 @@
 use super::ForcedOrder;
 use super::axiomatic_model::Model;
 use super::commit_cycle::{CommitEdge, EdgeReason};
-use super::session_program::{INITIAL, SessionProgram};
-use crate::registers::NONE;
+use super::session_program::{ReadSource, SessionProgram};
 use seatrial_checker::{Anomaly, Finding, FindingStep};
 use seatrial_cycles::Txn;
 use seatrial_history::FixedMap;
@@ -261,7 +260,8 @@ fn path(program: &SessionProgram<'_>, model: Model, writer: u32, reader: u32) ->
 fn direct(program: &SessionProgram<'_>, from: u32, to: u32) -> Option<Vec<CommitEdge>> {
     let mut events = program.columns.events(to).iter();
     let read = events.find(|event| {
-        event.is_external_read() && program.source(to, **event) == Some(from) && from != INITIAL
+        event.is_external_read()
+            && program.source(to, **event) == Some(ReadSource::written_by(from))
     })?;
     let version = read.version();
     let why = EdgeReason::Read { version };
@@ -292,10 +292,11 @@ fn causal(program: &SessionProgram<'_>, writer: u32, reader: u32) -> Option<Vec<
         let reads = events.filter(|event| event.is_external_read());
         let reads = reads.filter_map(|&read| {
             let version = read.version();
-            Some((program.source(to, read)?, EdgeReason::Read { version }))
+            let source = program.source(to, read)?.transaction()?;
+            Some((source, EdgeReason::Read { version }))
         });
         for (from, why) in before.into_iter().chain(reads) {
-            if from != NONE && from != reader && !next.contains_key(&from) {
+            if from != reader && !next.contains_key(&from) {
                 next.insert(from, CommitEdge { from, to, why });
                 waiting.push_back(from);
             }

@@ -1,14 +1,18 @@
 //! The shortest cycle of a component, as a witness.
 
-use super::session_program::{INITIAL, SessionProgram};
+use super::session_program::{ReadSource, SessionProgram};
 use super::{Model, Predecessors, infer};
-use crate::registers::NONE;
-use seatrial_cycles::Version;
+use seatrial_cycles::{Version, dense_id};
 
 /// Number of components of which a cycle is reported.
 pub(super) const CYCLES_MAX: usize = 64;
 /// Edges that are looked at for the shortest cycle; past that, the shortest one so far is taken.
 const STEPS_MAX: u64 = 50_000_000;
+
+dense_id! {
+    /// A strongly connected component, numbered as [`cycles`] gets them.
+    ComponentId
+}
 
 /// Why one transaction commits before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,15 +51,17 @@ pub(super) fn cycles(
 
 /// The edges inside components, sorted.
 fn inside(program: &SessionProgram<'_>, model: Model, components: &[Vec<u32>]) -> Vec<CommitEdge> {
-    let mut component = vec![NONE; program.columns.len()];
-    for (number, members) in components.iter().enumerate() {
+    // By transaction: its component; `None` if it is in none of these.
+    let mut component: Vec<Option<ComponentId>> = vec![None; program.columns.len()];
+    for (id, members) in ComponentId::all(components.len()).zip(components) {
         for &member in members {
-            component[member as usize] = number as u32;
+            let before = component[member as usize].replace(id);
+            debug_assert!(before.is_none(), "a transaction is in two components");
         }
     }
     let is_inside = |from: u32, to: u32| {
-        let number = component[from as usize];
-        number != NONE && number == component[to as usize]
+        let id = component[from as usize];
+        id.is_some() && id == component[to as usize]
     };
     let mut edges = Vec::new();
     for &to in components.iter().flatten() {
@@ -65,7 +71,7 @@ fn inside(program: &SessionProgram<'_>, model: Model, components: &[Vec<u32>]) -
         }
         let events = program.columns.events(to).iter();
         for &read in events.filter(|event| event.is_external_read()) {
-            let source = program.source(to, read).filter(|&from| from != INITIAL);
+            let source = program.source(to, read).and_then(ReadSource::transaction);
             if let Some(from) = source.filter(|&from| is_inside(from, to)) {
                 let version = read.version();
                 let why = EdgeReason::Read { version };
@@ -79,11 +85,12 @@ fn inside(program: &SessionProgram<'_>, model: Model, components: &[Vec<u32>]) -
         None
     };
     infer(program, model, known.as_deref(), &mut |it| {
-        if it.after != INITIAL && is_inside(it.before, it.after) {
+        let after = it.after.transaction();
+        if let Some(to) = after.filter(|&to| is_inside(it.before, to)) {
             let (reader, key) = (it.reader, it.key);
             edges.push(CommitEdge {
                 from: it.before,
-                to: it.after,
+                to,
                 why: EdgeReason::Forced { reader, key },
             });
         }
@@ -91,6 +98,10 @@ fn inside(program: &SessionProgram<'_>, model: Model, components: &[Vec<u32>]) -
     edges.sort_unstable();
     // Reasons are sorted by simplicity; of several for one pair the simplest is enough.
     edges.dedup_by_key(|edge| (edge.from, edge.to));
+    assert!(
+        edges.iter().all(|edge| edge.from != edge.to),
+        "a transaction commits before itself"
+    );
     edges
 }
 

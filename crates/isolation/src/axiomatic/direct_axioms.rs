@@ -1,8 +1,8 @@
 //! Read committed and read atomic: what a transaction must not miss of the transactions that it reads from itself.
 
 use super::ForcedOrder;
-use super::session_program::SessionProgram;
-use seatrial_cycles::Version;
+use super::session_program::{ReadSource, SessionProgram};
+use seatrial_cycles::{Txn, Version};
 use seatrial_history::FixedMap;
 
 /// A transaction with more reads uses a table by key instead of comparing its reads with one another.
@@ -36,18 +36,28 @@ pub(super) struct DirectInference<'a> {
     marks: Vec<u64>,
     /// By key: see [`KeyReads`]; only used if a transaction reads much.
     certificate_positions: Vec<KeyReads>,
-    /// By transaction: the last reader that met it as a source, plus one; only used if a transaction reads much.
-    met: Vec<u32>,
+    /// By transaction: the last reader that met it as a source; only used if a transaction reads much.
+    met: Vec<Option<Txn>>,
 }
 
 /// An external read of the current transaction.
 #[derive(Clone, Copy)]
 struct ExternalRead {
     key: u32,
-    /// The version first, then its source: a transaction, [`INITIAL`](super::INITIAL) or [`NO_SOURCE`].
-    source: u32,
+    /// `None` if no level constrains the read.
+    source: Option<ReadSource>,
     /// The [`bit`]s of the keys that the source writes.
     marks: u64,
+}
+
+/// The external reads of several readers, one reader after another.
+#[derive(Default)]
+struct FetchedReads {
+    reads: Vec<ExternalRead>,
+    /// By read: its version, from which its source is found.
+    versions: Vec<Version>,
+    /// By reader: where its reads end.
+    ends: Vec<usize>,
 }
 
 /// One of 64 bits for a key. The bits of a transaction's keys say in most cases that it does not write a key.
@@ -58,14 +68,11 @@ fn bit(key: u32) -> u64 {
 /// The reads of a key while the reads of a transaction are traversed in reverse.
 #[derive(Clone, Copy)]
 struct KeyReads {
-    /// The reader plus one; the rest is valid only for this reader.
-    reader: u32,
-    /// The source of the next read of the key, and of the next one with another source; [`NO_SOURCE`] if there is none.
-    next: [u32; 2],
+    /// The rest is valid only for this reader.
+    reader: Option<Txn>,
+    /// The source of the next read of the key, and of the next one with another source, if there is one.
+    next: [Option<ReadSource>; 2],
 }
-
-/// No source: neither a transaction nor the initial state.
-const NO_SOURCE: u32 = u32::MAX - 1;
 
 impl<'a> DirectInference<'a> {
     pub(super) fn new(program: &'a SessionProgram<'a>, sight: Sight) -> DirectInference<'a> {
@@ -92,13 +99,12 @@ impl<'a> DirectInference<'a> {
 
     /// Infers the pairs of all readers.
     pub(super) fn infer(&mut self, take: &mut impl FnMut(ForcedOrder)) {
-        let mut reads: Vec<ExternalRead> = Vec::new();
-        let mut ends = Vec::new();
+        let mut fetched = FetchedReads::default();
         for readers in self.program.all().chunks(READERS_AT_ONCE) {
-            self.fetch(readers, &mut reads, &mut ends);
+            self.fetch(readers, &mut fetched);
             let mut start = 0;
-            for (&reader, &end) in readers.iter().zip(&ends) {
-                let reads = &reads[start..end];
+            for (&reader, &end) in readers.iter().zip(&fetched.ends) {
+                let reads = &fetched.reads[start..end];
                 start = end;
                 if reads.len() > READS_FEW {
                     self.infer_many(reader, reads, take);
@@ -109,39 +115,50 @@ impl<'a> DirectInference<'a> {
         }
     }
 
-    /// Fetches the external reads of these readers, and where those of each end.
-    fn fetch(&self, readers: &[u32], reads: &mut Vec<ExternalRead>, ends: &mut Vec<usize>) {
+    /// Fetches the external reads of these readers, in steps over all of them, so that cache misses overlap.
+    fn fetch(&self, readers: &[u32], fetched: &mut FetchedReads) {
         let columns = self.program.columns;
+        let FetchedReads {
+            reads,
+            versions,
+            ends,
+        } = fetched;
         reads.clear();
+        versions.clear();
         ends.clear();
         for &reader in readers {
             let events = columns.events(reader).iter();
-            let external = events.filter(|event| event.is_external_read());
-            reads.extend(external.map(|&read| ExternalRead {
-                key: read.key(),
-                source: read.version().get(),
-                marks: 0,
-            }));
+            for read in events.filter(|event| event.is_external_read()) {
+                versions.push(read.version());
+                reads.push(ExternalRead {
+                    key: read.key(),
+                    source: None,
+                    marks: 0,
+                });
+            }
             ends.push(reads.len());
         }
         let mut start = 0;
         for (&reader, &end) in readers.iter().zip(&*ends) {
-            for read in &mut reads[start..end] {
-                let source = self.program.source_of(reader, Version::new(read.source));
-                read.source = source.unwrap_or(NO_SOURCE);
+            for (read, &version) in reads[start..end].iter_mut().zip(&versions[start..end]) {
+                read.source = self.program.source_of(reader, version);
             }
             start = end;
         }
         for read in reads.iter_mut() {
-            read.marks = self.marks.get(read.source as usize).copied().unwrap_or(0);
+            let source = read.source.and_then(ReadSource::transaction);
+            read.marks = source.map_or(0, |source| self.marks[source as usize]);
         }
+        debug_assert_eq!(versions.len(), reads.len());
+        debug_assert_eq!(ends.len(), readers.len());
     }
 
     fn infer_few(&self, reader: u32, reads: &[ExternalRead], take: &mut impl FnMut(ForcedOrder)) {
         for (at, read) in reads.iter().enumerate() {
-            let source = read.source;
-            let is_known = reads[..at].iter().any(|other| other.source == source);
-            if source >= NO_SOURCE || is_known {
+            let Some(before) = read.source.and_then(ReadSource::transaction) else {
+                continue;
+            };
+            if reads[..at].iter().any(|other| other.source == read.source) {
                 continue;
             }
             let seen = match self.sight {
@@ -149,11 +166,13 @@ impl<'a> DirectInference<'a> {
                 Sight::Always => reads,
             };
             for other in seen.iter().filter(|other| read.marks & bit(other.key) != 0) {
-                let is_other = other.source != source && other.source != NO_SOURCE;
-                if is_other && self.does_write(source, other.key) {
+                if let Some(after) = other.source
+                    && other.source != read.source
+                    && self.does_write(before, other.key)
+                {
                     take(ForcedOrder {
-                        before: source,
-                        after: other.source,
+                        before,
+                        after,
                         reader,
                         key: other.key,
                     });
@@ -176,28 +195,30 @@ impl<'a> DirectInference<'a> {
         reads: &[ExternalRead],
         take: &mut impl FnMut(ForcedOrder),
     ) {
-        let stamp = reader + 1;
-        self.met.resize(self.program.columns.len(), 0);
+        self.met.resize(self.program.columns.len(), None);
         let unknown = KeyReads {
-            reader: 0,
-            next: [NO_SOURCE; 2],
+            reader: None,
+            next: [None; 2],
         };
         self.certificate_positions
             .resize(self.program.columns.key_count(), unknown);
-        // The first read of each source.
-        let mut is_first = |source: u32| {
-            source < NO_SOURCE && std::mem::replace(&mut self.met[source as usize], stamp) != stamp
+        let stamp = Some(Txn::new(reader));
+        // By read: its source, if it is a transaction that no earlier read has as its source.
+        let mut first_source = |read: &ExternalRead| {
+            let source = read.source?.transaction()?;
+            let met = std::mem::replace(&mut self.met[source as usize], stamp);
+            (met != stamp).then_some(source)
         };
-        let first: Vec<bool> = reads.iter().map(|read| is_first(read.source)).collect();
+        let first: Vec<Option<u32>> = reads.iter().map(&mut first_source).collect();
         let mut keys = Vec::new();
         if self.sight == Sight::Always {
             for read in reads.iter().rev() {
                 self.note(stamp, read, &mut keys);
             }
         }
-        for (read, is_first) in reads.iter().zip(first).rev() {
-            if is_first {
-                self.look_up(reader, read.source, &keys, take);
+        for (read, first) in reads.iter().zip(first).rev() {
+            if let Some(source) = first {
+                self.look_up(reader, source, &keys, take);
             }
             if self.sight == Sight::FromThen {
                 self.note(stamp, read, &mut keys);
@@ -206,16 +227,16 @@ impl<'a> DirectInference<'a> {
     }
 
     /// Adds a read that is before all reads added so far.
-    fn note(&mut self, stamp: u32, read: &ExternalRead, keys: &mut Vec<u32>) {
+    fn note(&mut self, stamp: Option<Txn>, read: &ExternalRead, keys: &mut Vec<u32>) {
         let &ExternalRead { key, source, .. } = read;
-        if source == NO_SOURCE {
+        if source.is_none() {
             return;
         }
         let place = &mut self.certificate_positions[key as usize];
         if place.reader != stamp {
             *place = KeyReads {
                 reader: stamp,
-                next: [source, NO_SOURCE],
+                next: [source, None],
             };
             keys.push(key);
         } else if place.next[0] != source {
@@ -225,13 +246,14 @@ impl<'a> DirectInference<'a> {
 
     /// Infers pairs from the keys that `source` writes and the reads added so far, which are those of `keys`.
     fn look_up(&self, reader: u32, source: u32, keys: &[u32], take: &mut impl FnMut(ForcedOrder)) {
+        let own = ReadSource::written_by(source);
         let emit = |key: u32| {
             let place = &self.certificate_positions[key as usize];
-            if place.reader != reader + 1 {
+            if place.reader != Some(Txn::new(reader)) {
                 return;
             }
-            let other = place.next.iter().find(|&&next| next != source);
-            if let Some(&after) = other.filter(|&&next| next != NO_SOURCE) {
+            let mut others = place.next.iter().flatten();
+            if let Some(&after) = others.find(|&&next| next != own) {
                 take(ForcedOrder {
                     before: source,
                     after,

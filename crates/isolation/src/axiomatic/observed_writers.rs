@@ -1,7 +1,7 @@
 //! Monotonic reads and writes follow reads: the transactions that sessions have read from.
 
 use super::ForcedOrder;
-use super::session_program::SessionProgram;
+use super::session_program::{ReadSource, SessionProgram};
 use seatrial_cycles::Csr;
 
 /// The sessions whose observations count for a reader.
@@ -90,7 +90,7 @@ impl Observed {
                 continue;
             }
             for &(_, before) in &self.writers[key as usize] {
-                if before != after {
+                if ReadSource::written_by(before) != after {
                     take(ForcedOrder {
                         before,
                         after,

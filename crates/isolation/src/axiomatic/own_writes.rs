@@ -1,7 +1,7 @@
 //! Read your writes: what a transaction must not miss of its own session.
 
 use super::ForcedOrder;
-use super::session_program::SessionProgram;
+use super::session_program::{ReadSource, SessionProgram};
 
 /// Number of transactions that are fetched ahead.
 const GLANCES: usize = 64;
@@ -30,7 +30,8 @@ pub(super) fn infer(program: &SessionProgram<'_>, take: &mut impl FnMut(ForcedOr
                 };
                 let before = members[place as usize];
                 let after = program.source(reader, event);
-                if let Some(after) = after.filter(|&after| after != before) {
+                let own = ReadSource::written_by(before);
+                if let Some(after) = after.filter(|&after| after != own) {
                     take(ForcedOrder {
                         before,
                         after,

@@ -1,11 +1,31 @@
 //! The transactions that took place, by session, and the sources of their reads.
 
-use crate::registers::{Columns, NONE, RegisterEvent};
-use seatrial_cycles::{Csr, Txn, Version};
+use crate::registers::{Columns, RegisterEvent};
+use seatrial_cycles::{Csr, Txn, Version, dense_id};
 use seatrial_history::OpType;
 
-/// Stands for the transaction that wrote the initial state of every key: it commits before all others.
-pub(super) const INITIAL: u32 = NONE;
+dense_id! {
+    /// The source of a read: number 0 is the initial state of every key, which comes before all transactions; then come
+    /// the transactions.
+    pub(super) ReadSource
+}
+
+impl ReadSource {
+    /// The initial state of every key.
+    pub(super) const INITIAL: ReadSource = ReadSource::new(0);
+
+    /// This transaction as a source. Transactions are numbered with 31 bits, so that one more is a number.
+    #[inline]
+    pub(super) fn written_by(transaction: u32) -> ReadSource {
+        ReadSource::new(transaction + 1)
+    }
+
+    /// The transaction; `None` for the initial state.
+    #[inline]
+    pub(super) fn transaction(self) -> Option<u32> {
+        self.get().checked_sub(1)
+    }
+}
 
 /// The transactions that took place, with the order of each session.
 ///
@@ -80,24 +100,24 @@ impl<'a> SessionProgram<'a> {
         place.checked_sub(1).map(|place| members[place])
     }
 
-    /// The source of an external read: a transaction, [`INITIAL`], or `None` if no level constrains it, because the version
-    /// was never written, its writer did not take place, or the reader itself wrote it.
-    pub(super) fn source(&self, reader: u32, read: RegisterEvent) -> Option<u32> {
+    /// The source of an external read; `None` if no level constrains it, because the version was never written, its writer
+    /// did not take place, or the reader itself wrote it.
+    pub(super) fn source(&self, reader: u32, read: RegisterEvent) -> Option<ReadSource> {
         self.source_of(reader, read.version())
     }
 
     /// The same by the version that is read.
-    pub(super) fn source_of(&self, reader: u32, version: Version) -> Option<u32> {
+    pub(super) fn source_of(&self, reader: u32, version: Version) -> Option<ReadSource> {
         if self.columns.is_initial(version) {
-            return Some(INITIAL);
+            return Some(ReadSource::INITIAL);
         }
         let writer = self.columns.writer(version)?.get();
         let counts = writer != reader && (self.is_complete || self.columns.happened(writer));
-        counts.then_some(writer)
+        counts.then(|| ReadSource::written_by(writer))
     }
 
     /// The key and the source of each external read of a transaction, in order.
-    pub(super) fn reads(&self, transaction: u32) -> impl Iterator<Item = (u32, u32)> {
+    pub(super) fn reads(&self, transaction: u32) -> impl Iterator<Item = (u32, ReadSource)> {
         let events = self.columns.events(transaction).iter();
         let reads = events.filter(|event| event.is_external_read());
         reads.filter_map(move |&read| Some((read.key(), self.source(transaction, read)?)))
@@ -113,8 +133,10 @@ impl<'a> SessionProgram<'a> {
         let mut end = all.len();
         all.resize(end + events.len(), 0);
         for event in events {
-            let writer = self.columns.writer(event.version()).map_or(NONE, Txn::get);
-            let counts = event.is_external_read() & (writer != NONE) & (writer != transaction);
+            // The reader itself stands for a missing writer: neither is a source.
+            let writer = self.columns.writer(event.version());
+            let writer = writer.map_or(transaction, Txn::get);
+            let counts = event.is_external_read() & (writer != transaction);
             all[end] = writer;
             end += usize::from(counts && (self.is_complete || self.columns.happened(writer)));
         }
@@ -123,8 +145,8 @@ impl<'a> SessionProgram<'a> {
 
     /// The transactions that a transaction read from, with repetitions.
     pub(super) fn sources(&self, transaction: u32) -> impl Iterator<Item = u32> {
-        let sources = self.reads(transaction).map(|(_, source)| source);
-        sources.filter(|&source| source != INITIAL)
+        self.reads(transaction)
+            .filter_map(|(_, source)| source.transaction())
     }
 
     /// Prefetches the events of these transactions, all together, so that cache misses overlap.

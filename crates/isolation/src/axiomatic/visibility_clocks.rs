@@ -1,14 +1,19 @@
 //! Causal consistency, PRAM and monotonic writes: visibility by vector clocks.
 
 use super::ForcedOrder;
-use super::session_program::{INITIAL, SessionProgram};
-use seatrial_cycles::{Csr, CsrCounter, NONE};
+use super::session_program::{ReadSource, SessionProgram};
+use seatrial_cycles::{Csr, CsrCounter, Txn, dense_id};
 
 /// Bound for the entries of clocks in memory at a time: 256 MiB. If the clocks of all live transactions need more, the
 /// sessions are processed in several rounds.
 const ENTRIES_MAX: usize = 1 << 26;
 /// Up to so many writers of a key per session are looked at one by one, more of them by binary search.
 const WRITERS_FEW: usize = 4;
+
+dense_id! {
+    /// A place for the clock of a live transaction.
+    ClockSlot
+}
 
 /// Which transactions of other sessions a transaction has seen; of each session a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +56,8 @@ fn writers_by_key(program: &SessionProgram<'_>) -> Csr<(u32, u32)> {
 /// next transaction of its session or by the last reader of its writes. Then its slot is reused, so there are as many slots
 /// as transactions are live at the same time: about one per session and one per version that will be read again.
 struct Slots {
-    /// By transaction: its slot; [`NONE`] if its clock is never used.
-    of: Vec<u32>,
+    /// By transaction: its slot; `None` if its clock is never used.
+    of: Vec<Option<ClockSlot>>,
     /// Number of slots.
     count: usize,
 }
@@ -62,34 +67,37 @@ impl Slots {
     fn new(program: &SessionProgram<'_>, order: &[u32]) -> Slots {
         let mut uses = vec![0_u32; program.columns.len()];
         // By session: its last transaction so far.
-        let mut last = vec![NONE; program.session_count()];
+        let mut last: Vec<Option<Txn>> = vec![None; program.session_count()];
         for &reader in order {
-            let before = std::mem::replace(&mut last[program.session(reader) as usize], reader);
-            if before != NONE {
-                uses[before as usize] += 1;
+            let session = program.session(reader) as usize;
+            if let Some(before) = last[session].replace(Txn::new(reader)) {
+                uses[before.index()] += 1;
             }
             for source in program.sources(reader) {
                 uses[source as usize] += 1;
             }
         }
         let mut slots = Slots {
-            of: vec![NONE; uses.len()],
+            of: vec![None; uses.len()],
             count: 0,
         };
-        let mut free = Vec::new();
-        last.fill(NONE);
+        let mut free: Vec<ClockSlot> = Vec::new();
+        last.fill(None);
         for &reader in order {
             if uses[reader as usize] > 0 {
-                slots.of[reader as usize] = free.pop().unwrap_or(slots.count as u32);
-                slots.count = slots.count.max(slots.of[reader as usize] as usize + 1);
+                let slot = free.pop().unwrap_or_else(|| {
+                    slots.count += 1;
+                    ClockSlot::new(slots.count as u32 - 1)
+                });
+                slots.of[reader as usize] = Some(slot);
             }
-            let before = std::mem::replace(&mut last[program.session(reader) as usize], reader);
-            let before = (before != NONE).then_some(before);
+            let session = program.session(reader) as usize;
+            let before = last[session].replace(Txn::new(reader)).map(Txn::get);
             for used in program.sources(reader).chain(before) {
                 let left = &mut uses[used as usize];
                 *left -= 1;
                 if *left == 0 {
-                    free.push(slots.of[used as usize]);
+                    free.extend(slots.of[used as usize]);
                 }
             }
         }
@@ -97,6 +105,7 @@ impl Slots {
             uses.iter().all(|&left| left == 0),
             "a clock is used less often than was counted"
         );
+        assert_eq!(free.len(), slots.count, "a slot is still in use at the end");
         slots
     }
 }
@@ -113,15 +122,16 @@ struct Clocks<'a> {
 
 impl Clocks<'_> {
     fn row(&self, transaction: u32) -> &[u32] {
-        let start = self.slots.of[transaction as usize] as usize * self.width;
+        let slot = self.slots.of[transaction as usize];
+        let slot = slot.expect("a clock that is used has a slot");
+        let start = slot.index() * self.width;
         &self.rows[start..start + self.width]
     }
 
     /// Stores the clock of a transaction if it will be used.
     fn keep(&mut self, transaction: u32, row: &[u32]) {
-        let slot = self.slots.of[transaction as usize];
-        if slot != NONE {
-            let start = slot as usize * self.width;
+        if let Some(slot) = self.slots.of[transaction as usize] {
+            let start = slot.index() * self.width;
             self.rows[start..start + self.width].copy_from_slice(row);
         }
     }
@@ -240,7 +250,9 @@ fn round(
         }
         for (key, after) in program.reads(reader) {
             latest(&clocks, &view, writers.row(key), |before| {
-                if before != after && !is_known(program, &clocks, before, after) {
+                if ReadSource::written_by(before) != after
+                    && !is_known(program, &clocks, before, after)
+                {
                     take(ForcedOrder {
                         before,
                         after,
@@ -273,9 +285,17 @@ fn look(
 }
 
 /// Did `before` happen before `after`, by sessions and reads?
-fn is_known(program: &SessionProgram<'_>, clocks: &Clocks<'_>, before: u32, after: u32) -> bool {
+fn is_known(
+    program: &SessionProgram<'_>,
+    clocks: &Clocks<'_>,
+    before: u32,
+    after: ReadSource,
+) -> bool {
+    let Some(after) = after.transaction() else {
+        return false;
+    };
     let column = clocks.column(program.session(before));
-    after != INITIAL && column.is_some_and(|column| clocks.row(after)[column] > before)
+    column.is_some_and(|column| clocks.row(after)[column] > before)
 }
 
 /// Passes on the last writer of each session among those that the row contains.
@@ -354,19 +374,16 @@ mod tests {
             );
             let slots = Slots::new(&program, &order);
             // By slot: the transaction whose clock it has.
-            let mut owners = vec![NONE; slots.count];
-            let mut last = vec![NONE; program.session_count()];
+            let mut owners = vec![None; slots.count];
+            let mut last = vec![None; program.session_count()];
             for &reader in &order {
-                let before = std::mem::replace(&mut last[program.session(reader) as usize], reader);
-                let before = (before != NONE).then_some(before);
+                let before = last[program.session(reader) as usize].replace(reader);
                 for used in program.sources(reader).chain(before) {
-                    assert_eq!(
-                        owners[slots.of[used as usize] as usize], used,
-                        "seed {seed}"
-                    );
+                    let slot = slots.of[used as usize].unwrap();
+                    assert_eq!(owners[slot.index()], Some(used), "seed {seed}");
                 }
-                if slots.of[reader as usize] != NONE {
-                    owners[slots.of[reader as usize] as usize] = reader;
+                if let Some(slot) = slots.of[reader as usize] {
+                    owners[slot.index()] = Some(reader);
                 }
             }
             most = most.max(slots.count);

@@ -1,11 +1,8 @@
 //! The table of register transactions in columns.
 
-use seatrial_cycles::{Position, Txn, Version};
+use seatrial_cycles::{KeyId, Position, Txn, Version};
 use seatrial_history::Stamp;
 use seatrial_history::{Key, OpType};
-
-/// No such transaction; no such position. In columns, where an `Option` would take twice the memory.
-pub const NONE: u32 = u32::MAX;
 
 /// The top bit of either word of an event: a flag.
 const MARK: u32 = 1 << 31;
@@ -21,7 +18,12 @@ pub struct RegisterEvent {
 
 impl RegisterEvent {
     /// A read (or write) of this version of this key, external or final until it is marked as inner.
-    pub(super) fn new(key: u32, version: u32, is_write: bool) -> RegisterEvent {
+    pub(super) fn new(key: KeyId, version: u32, is_write: bool) -> RegisterEvent {
+        let key = key.get();
+        debug_assert!(
+            (key | version) & MARK == 0,
+            "a number is as large as a flag"
+        );
         let mark = if is_write { MARK } else { 0 };
         let version = version | mark;
         RegisterEvent { key, version }

@@ -1,8 +1,8 @@
 //! The builder of columns.
 
-use super::columns::{Columns, NONE, RegisterEvent};
-use super::version_table::{NumberPages, VersionTable};
-use seatrial_cycles::{Position, Txn, Version};
+use super::columns::{Columns, RegisterEvent};
+use super::version_table::{GlanceBuffers, NumberPages, VersionTable, WrittenId};
+use seatrial_cycles::{KeyId, Position, Txn, Version};
 use seatrial_history::FixedMap;
 use seatrial_history::{Key, OpType};
 use seatrial_history::{Stamps, TransactionSink};
@@ -61,20 +61,20 @@ pub enum ColumnsError {
 pub struct ColumnsBuilder {
     columns: Columns,
     table: VersionTable,
-    /// Numbers of integer keys close to zero, of other integers, of other names.
-    near: NumberPages,
-    far: FixedMap<i64, u32>,
-    others: BTreeMap<Key, u32>,
+    /// Integer keys close to zero, other integers, other names.
+    near: NumberPages<KeyId>,
+    far: FixedMap<i64, Option<KeyId>>,
+    others: BTreeMap<Key, KeyId>,
     numbers: FixedMap<u64, u32>,
     /// By transaction: the range of its events in the order in which they were added.
     spans: Vec<(u32, u32)>,
-    /// The transaction to which events are added.
-    current: u32,
+    /// The transaction to which events are added; `None` before the first.
+    current: Option<Txn>,
     /// The last events, whose versions have no numbers yet.
     pending: Vec<PendingEvent>,
-    scratch: Vec<u32>,
+    glance_buffers: GlanceBuffers,
     /// Versions that were written more than once, and the transactions of the later writes.
-    again: Vec<(u32, u32)>,
+    again: Vec<(WrittenId, Txn)>,
     has_times: bool,
     has_lists: bool,
     refusal: Option<ColumnsError>,
@@ -83,9 +83,9 @@ pub struct ColumnsBuilder {
 /// A read or write whose version has no number yet.
 #[derive(Clone, Copy)]
 struct PendingEvent {
-    key: u32,
-    /// The transaction that writes; [`NONE`] for a read.
-    writer: u32,
+    key: KeyId,
+    /// The transaction that writes; `None` for a read.
+    writer: Option<Txn>,
     value: Option<i64>,
 }
 
@@ -153,9 +153,8 @@ impl ColumnsBuilder {
         self.write_key(key, value);
     }
 
-    /// Opens the next transaction of the session with this name, invoked at this position, if known. Returns its
-    /// number.
-    pub fn open(&mut self, session: u64, begun: Option<Position>) -> u32 {
+    /// Opens the next transaction of the session with this name, invoked at this position, if known.
+    pub fn open(&mut self, session: u64, begun: Option<Position>) -> Txn {
         let next = self.numbers.len() as u32;
         let session_number = *self.numbers.entry(session).or_insert(next);
         if session_number == next {
@@ -166,9 +165,10 @@ impl ColumnsBuilder {
                 what: "transactions",
                 bits: 31,
             });
-            return self.columns.len() as u32 - 1;
+            // Any transaction will do, since there will be no columns.
+            return Txn::new(0);
         }
-        let number = self.columns.len() as u32;
+        let number = Txn::new(self.columns.len() as u32);
         self.columns.sessions.push(session_number);
         self.columns.outcomes.push(OpType::Info);
         self.spans.push((0, 0));
@@ -178,15 +178,15 @@ impl ColumnsBuilder {
     }
 
     /// The events that follow belong to this transaction.
-    pub fn fill(&mut self, transaction: u32) {
-        self.current = transaction;
+    pub fn fill(&mut self, transaction: Txn) {
+        self.current = Some(transaction);
         let start = self.event_count() as u32;
-        self.spans[transaction as usize] = (start, start);
+        self.spans[transaction.index()] = (start, start);
     }
 
     /// Closes the transaction of [`ColumnsBuilder::fill`], which completed with this outcome at this position.
     pub fn close(&mut self, outcome: OpType, ended: Option<Position>) {
-        let current = self.current as usize;
+        let current = self.current().index();
         if self.event_count() >= u32::MAX as usize {
             self.refuse(ColumnsError::Size {
                 what: "reads and writes",
@@ -199,42 +199,47 @@ impl ColumnsBuilder {
         self.columns.outcomes[current] = outcome;
     }
 
-    /// The number of a key, a new one if necessary.
-    pub fn key(&mut self, key: &Key) -> u32 {
+    /// The transaction to which events are added.
+    fn current(&self) -> Txn {
+        self.current
+            .expect("a transaction is begun or filled before it gets events")
+    }
+
+    /// The id of a key, a new one if necessary.
+    pub fn key(&mut self, key: &Key) -> KeyId {
         if let Key::Int(integer) = key {
             return self.integer(*integer);
         }
-        if let Some(&number) = self.others.get(key) {
-            return number;
+        if let Some(&id) = self.others.get(key) {
+            return id;
         }
-        let number = self.columns.keys.len() as u32;
+        let id = KeyId::new(self.columns.keys.len() as u32);
         self.columns.keys.push(key.clone());
-        self.others.insert(key.clone(), number);
-        number
+        self.others.insert(key.clone(), id);
+        id
     }
 
-    fn integer(&mut self, key: i64) -> u32 {
-        let next = self.columns.keys.len() as u32;
-        let known = match self.near.slot(key, next as usize) {
+    fn integer(&mut self, key: i64) -> KeyId {
+        let count = self.columns.keys.len();
+        let slot = match self.near.slot(key, count) {
             Some(slot) => slot,
-            None => self.far.entry(key).or_insert(NONE),
+            None => self.far.entry(key).or_default(),
         };
-        if *known == NONE {
-            *known = next;
+        *slot.get_or_insert_with(|| {
             self.columns.keys.push(Key::Int(key));
-        }
-        *known
+            KeyId::new(count as u32)
+        })
     }
 
-    /// Adds a read of the key with this number; `None` is its initial state.
-    pub fn read_key(&mut self, key: u32, value: Option<i64>) {
-        let writer = NONE;
+    /// Adds a read of this key; `None` is its initial state.
+    pub fn read_key(&mut self, key: KeyId, value: Option<i64>) {
+        let writer = None;
         self.add(PendingEvent { key, writer, value });
     }
 
-    /// Adds a write of the key with this number.
-    pub fn write_key(&mut self, key: u32, value: i64) {
-        let (writer, value) = (self.current, Some(value));
+    /// Adds a write of this key.
+    pub fn write_key(&mut self, key: KeyId, value: i64) {
+        let (writer, value) = (Some(self.current()), Some(value));
         self.add(PendingEvent { key, writer, value });
     }
 
@@ -247,11 +252,21 @@ impl ColumnsBuilder {
 
     /// Numbers the versions of pending events.
     fn take(&mut self) {
+        let numbers = self.columns.keys.len() + self.table.versions.len();
+        if numbers + self.pending.len() >= NUMBERS_MAX {
+            // Past this, versions would run into the flags of events.
+            self.pending.clear();
+            self.refuse(ColumnsError::Size {
+                what: "versions",
+                bits: 31,
+            });
+            return;
+        }
         let pairs = self
             .pending
             .iter()
             .filter_map(|it| Some((it.key, it.value?)));
-        self.table.glance(pairs, &mut self.scratch);
+        self.table.glance(pairs, &mut self.glance_buffers);
         for PendingEvent { key, writer, value } in self.pending.drain(..) {
             let Some(value) = value else {
                 self.columns
@@ -259,19 +274,18 @@ impl ColumnsBuilder {
                     .push(RegisterEvent::new(key, INITIAL, false));
                 continue;
             };
-            let version = self.table.number(key, value);
-            let is_write = writer != NONE;
-            if is_write {
-                let known = &mut self.table.versions[version as usize].writer;
-                if *known == NONE {
-                    *known = writer;
+            let id = self.table.id(key, value);
+            if let Some(writer) = writer {
+                let known = &mut self.table.versions[id.index()].writer;
+                if known.is_none() {
+                    *known = Some(writer);
                 } else {
-                    self.again.push((version, writer));
+                    self.again.push((id, writer));
                 }
             }
             self.columns
                 .events
-                .push(RegisterEvent::new(key, version, is_write));
+                .push(RegisterEvent::new(key, id.get(), writer.is_some()));
         }
     }
 
@@ -312,12 +326,6 @@ impl ColumnsBuilder {
         if self.columns.commits.len() != self.columns.len() {
             self.columns.commits = Vec::new();
         }
-        if self.columns.keys.len() + self.table.versions.len() >= NUMBERS_MAX {
-            self.refuse(ColumnsError::Size {
-                what: "versions",
-                bits: 31,
-            });
-        }
         if self.refusal.is_none() {
             self.settle();
         }
@@ -326,8 +334,8 @@ impl ColumnsBuilder {
         }
         let versions = std::mem::take(&mut self.table).versions;
         let columns = &mut self.columns;
-        columns.writers = versions.iter().map(|version| txn(version.writer)).collect();
-        columns.version_keys = versions.iter().map(|version| version.key).collect();
+        columns.writers = versions.iter().map(|version| version.writer).collect();
+        columns.version_keys = versions.iter().map(|version| version.key.get()).collect();
         columns.values = versions.iter().map(|version| version.value).collect();
         drop(versions);
         columns.overwritten = vec![0; columns.writers.len().div_ceil(64)];
@@ -341,27 +349,25 @@ impl ColumnsBuilder {
     /// Finds the writer of each version that was written more than once.
     fn settle(&mut self) {
         let columns = &self.columns;
-        for &(number, transaction) in &self.again {
-            let version = &mut self.table.versions[number as usize];
-            let failed = |transaction: u32| columns.outcomes[transaction as usize] == OpType::Fail;
-            if failed(version.writer) {
-                version.writer = transaction;
+        for &(id, transaction) in &self.again {
+            let version = &mut self.table.versions[id.index()];
+            let known = version
+                .writer
+                .expect("a version that is written again was written");
+            let failed = |transaction: Txn| columns.outcomes[transaction.index()] == OpType::Fail;
+            if failed(known) {
+                version.writer = Some(transaction);
             } else if !failed(transaction) {
                 self.refusal = Some(ColumnsError::Twice {
-                    one: columns.name(version.writer),
-                    other: columns.name(transaction),
-                    key: columns.key(version.key).to_string(),
+                    one: columns.name(known.get()),
+                    other: columns.name(transaction.get()),
+                    key: columns.key(version.key.get()).to_string(),
                     value: version.value,
                 });
                 return;
             }
         }
     }
-}
-
-/// A writer, which is [`NONE`] while columns are built, so that a version takes 16 bytes.
-fn txn(writer: u32) -> Option<Txn> {
-    (writer != NONE).then(|| Txn::new(writer))
 }
 
 /// Puts the events in the order of their transactions, and the numbers of versions after those of the initial ones.
@@ -372,7 +378,7 @@ fn arrange(columns: &mut Columns, spans: Vec<(u32, u32)>) {
             INITIAL => event.key(),
             version => version + keys,
         };
-        RegisterEvent::new(event.key(), version, event.is_write())
+        RegisterEvent::new(KeyId::new(event.key()), version, event.is_write())
     };
     columns.starts = Vec::with_capacity(spans.len() + 1);
     columns.starts.push(0);

@@ -1,15 +1,18 @@
 //! One pass over the chunks of a history into columns.
 
-use super::columns::{Columns, NONE};
+use super::columns::Columns;
 use super::columns_builder::{ColumnsBuilder, ColumnsError};
 use seatrial_checker::{Checked, FoldChecker, OnlineChecker};
-use seatrial_cycles::Position;
+use seatrial_cycles::{KeyId, Position, Txn};
 use seatrial_history::FixedMap;
 use seatrial_history::chunk::mop_tag;
 use seatrial_history::{
     Chunk, ChunkSource, Fold, History, OpType, Order, Process, SourceError, Stamps, TransactionSink,
 };
 use std::ops::ControlFlow;
+
+/// The number of positions that a [`Position`] can have.
+const POSITIONS_MAX: u32 = u32::MAX;
 
 impl Columns {
     /// The columns of a source, which is read once. The outer error is that of an unreadable source.
@@ -80,13 +83,16 @@ impl TransactionSink for RegisterGathering {
 impl RegisterGathering {
     /// The position of the invocation of the next transaction without operations.
     fn position(&mut self) -> u32 {
-        let position = 2 * self.transactions;
-        let last = u64::from(NONE) - 2;
-        if position > last {
-            let (what, bits) = ("operations", 32);
-            self.builder.refuse(ColumnsError::Size { what, bits });
+        // The last one that has another after it, for the completion.
+        let last = POSITIONS_MAX - 2;
+        match u32::try_from(2 * self.transactions) {
+            Ok(position) if position <= last => position,
+            _ => {
+                let (what, bits) = ("operations", 32);
+                self.builder.refuse(ColumnsError::Size { what, bits });
+                last
+            }
         }
-        u32::try_from(position.min(last)).unwrap_or(NONE)
     }
 }
 
@@ -102,9 +108,9 @@ pub fn start(
 
 /// A transaction without a completion so far.
 struct OpenTransaction {
-    number: u32,
+    number: Txn,
     /// Its writes, in case that it does not succeed.
-    writes: Result<Vec<(u32, i64)>, ColumnsError>,
+    writes: Result<Vec<(KeyId, i64)>, ColumnsError>,
 }
 
 impl Fold for GatherRegisters {
@@ -124,7 +130,7 @@ impl Fold for GatherRegisters {
     }
 
     fn reduce(&self, gathering: &mut RegisterGathering, chunk: &Chunk) -> ControlFlow<()> {
-        if chunk.first_position() + chunk.len() as u64 >= u64::from(NONE) {
+        if chunk.first_position() + chunk.len() as u64 >= u64::from(POSITIONS_MAX) {
             let (what, bits) = ("operations", 32);
             gathering.builder.refuse(ColumnsError::Size { what, bits });
         } else {
@@ -173,10 +179,10 @@ fn fill(
 /// The pass over one chunk.
 struct ChunkPass<'a> {
     chunk: &'a Chunk,
-    /// By key id of the chunk: the number of the key; [`NONE`] until it is needed.
-    keys: Vec<u32>,
+    /// By key id of the chunk: the key in the columns; `None` until it is needed.
+    keys: Vec<Option<KeyId>>,
     /// By index in the chunk of an invocation: its transaction until it completes.
-    open: Vec<u32>,
+    open: Vec<Option<Txn>>,
     gathering: &'a mut RegisterGathering,
 }
 
@@ -187,8 +193,8 @@ impl<'a> ChunkPass<'a> {
             gathering.builder.number_from(first, chunk.index(0));
         }
         ChunkPass {
-            keys: vec![NONE; chunk.key_count()],
-            open: vec![NONE; chunk.len()],
+            keys: vec![None; chunk.key_count()],
+            open: vec![None; chunk.len()],
             chunk,
             gathering,
         }
@@ -209,10 +215,8 @@ impl<'a> ChunkPass<'a> {
                 .number_from(position, chunk.index(place));
             match kind {
                 OpType::Invoke => {
-                    self.open[place] = self
-                        .gathering
-                        .builder
-                        .open(client, Some(Position::new(position)));
+                    let begun = Some(Position::new(position));
+                    self.open[place] = Some(self.gathering.builder.open(client, begun));
                 }
                 OpType::Ok => {
                     let number = if pair > 0 {
@@ -252,9 +256,9 @@ impl<'a> ChunkPass<'a> {
             let position = self.chunk.invocation(place)?;
             return self.gathering.open.remove(&position);
         };
-        let number = std::mem::replace(&mut self.open[place], NONE);
+        let number = self.open[place].take()?;
         let writes = Ok(Vec::new());
-        (number != NONE).then_some(OpenTransaction { number, writes })
+        Some(OpenTransaction { number, writes })
     }
 
     fn give_up(&mut self, place: usize, pair: i64) -> Option<OpenTransaction> {
@@ -266,17 +270,14 @@ impl<'a> ChunkPass<'a> {
         Some(open)
     }
 
-    /// The number of the key with this id in the chunk.
-    fn key(&mut self, id: u32) -> u32 {
+    /// The key in the columns with this id in the chunk.
+    fn key(&mut self, id: u32) -> KeyId {
         let known = &mut self.keys[id as usize];
-        if *known == NONE {
-            *known = self.gathering.builder.key(self.chunk.key(id));
-        }
-        *known
+        *known.get_or_insert_with(|| self.gathering.builder.key(self.chunk.key(id)))
     }
 
     /// The writes of the operation at `place`, or why it is not a transaction on registers.
-    fn writes(&mut self, place: usize) -> Result<Vec<(u32, i64)>, ColumnsError> {
+    fn writes(&mut self, place: usize) -> Result<Vec<(KeyId, i64)>, ColumnsError> {
         let (start, end) = self.transaction(place)?;
         let chunk = self.chunk;
         let (tags, keys) = (chunk.mop_tags(), chunk.mop_keys());
@@ -316,7 +317,7 @@ impl<'a> ChunkPass<'a> {
     }
 
     /// Adds a successful transaction.
-    fn succeed(&mut self, place: usize, number: u32, position: u32) {
+    fn succeed(&mut self, place: usize, number: Txn, position: u32) {
         let (start, end) = match self.transaction(place) {
             Ok(range) => range,
             Err(refusal) => return self.gathering.builder.refuse(refusal),
@@ -342,8 +343,7 @@ impl<'a> ChunkPass<'a> {
     /// Keeps the transactions that are open at the end of the chunk.
     fn carry_on(&mut self) {
         for place in 0..self.open.len() {
-            let number = self.open[place];
-            if number != NONE {
+            if let Some(number) = self.open[place] {
                 let writes = self.writes(place);
                 let position = self.chunk.first_position() + place as u64;
                 self.gathering

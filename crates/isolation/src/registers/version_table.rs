@@ -1,70 +1,86 @@
 //! Numbers for pairs of key and value.
 
-use super::NONE;
 use super::value_runs::ValueRuns;
+use seatrial_cycles::{KeyId, Txn, dense_id};
 
-/// A version under construction.
+dense_id! {
+    /// A version of a [`VersionTable`], numbered in order of appearance. Columns number the initial versions before these.
+    pub(super) WrittenId
+}
+dense_id! {
+    /// A page of [`NumberPages`], numbered in order of first use.
+    PageId
+}
+
+/// A version under construction: 16 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WrittenVersion {
     pub(super) value: i64,
-    pub(super) key: u32,
-    /// The transaction that wrote it; [`NONE`](super::NONE) until one is known.
-    pub(super) writer: u32,
+    pub(super) key: KeyId,
+    /// The transaction that wrote it; `None` until one is known.
+    pub(super) writer: Option<Txn>,
 }
+
+const _: () = assert!(size_of::<WrittenVersion>() == 16);
 
 /// Numbers in a page; few, since a page may hold a single one.
 const PAGE_LENGTH: usize = 32;
 /// Number of pages that are allowed in any case.
 const PAGES_FEW: usize = 1 << 18;
 
-/// Maps integers, most of which lie close to others, to numbers: a table of pages. Integers that lie too far out have no
-/// page.
-#[derive(Default)]
-pub(super) struct NumberPages {
-    /// By page: its index in `numbers` plus one; 0 if it has none.
-    places: Vec<u32>,
-    numbers: Vec<[u32; PAGE_LENGTH]>,
+/// Maps integers, most of which lie close to others, to ids of four bytes: a table of pages. Integers that lie too far out
+/// have no page.
+pub(super) struct NumberPages<Id> {
+    /// By quotient of an integer and the length of a page: its page, `None` before its first use.
+    places: Vec<Option<PageId>>,
+    pages: Vec<[Option<Id>; PAGE_LENGTH]>,
 }
 
-impl NumberPages {
-    /// The page of an integer, plus one; 0 if it has none.
-    fn page(&self, integer: i64) -> u32 {
+impl<Id> Default for NumberPages<Id> {
+    fn default() -> NumberPages<Id> {
+        NumberPages {
+            places: Vec::new(),
+            pages: Vec::new(),
+        }
+    }
+}
+
+impl<Id: Copy> NumberPages<Id> {
+    /// The page of an integer, if it has one.
+    fn page(&self, integer: i64) -> Option<PageId> {
         let page = integer.cast_unsigned() / PAGE_LENGTH as u64;
         let place = usize::try_from(page)
             .ok()
             .and_then(|page| self.places.get(page));
-        place.copied().unwrap_or(0)
+        place.copied().flatten()
     }
 
-    /// The number of an integer in this page; [`NONE`](super::NONE) if it has none.
-    fn number(&self, page: u32, integer: i64) -> u32 {
-        let page = self.numbers.get((page as usize).wrapping_sub(1));
-        page.map_or(NONE, |page| page[integer as usize % PAGE_LENGTH])
+    /// The id of an integer in this page, if it has one.
+    fn id(&self, page: PageId, integer: i64) -> Option<Id> {
+        self.pages[page.index()][integer as usize % PAGE_LENGTH]
     }
 
-    /// The place of this integer's number, [`NONE`](super::NONE) until it has one. The number of pages is bounded by
-    /// `count`, the number of integers so far.
-    pub(super) fn slot(&mut self, integer: i64, count: usize) -> Option<&mut u32> {
+    /// The place of this integer's id, `None` in it until it has one. The number of pages is bounded by `count`, the
+    /// number of integers so far.
+    pub(super) fn slot(&mut self, integer: i64, count: usize) -> Option<&mut Option<Id>> {
         let integer = usize::try_from(integer).ok()?;
         let page = integer / PAGE_LENGTH;
         if page >= self.places.len() {
             if page >= PAGES_FEW + 2 * count {
                 return None;
             }
-            self.places.resize(page + 1, 0);
+            self.places.resize(page + 1, None);
         }
-        let place = &mut self.places[page];
-        if *place == 0 {
-            self.numbers.push([NONE; PAGE_LENGTH]);
-            *place = self.numbers.len() as u32;
-        }
-        let page = &mut self.numbers[*place as usize - 1];
-        Some(&mut page[integer % PAGE_LENGTH])
+        let page = *self.places[page].get_or_insert_with(|| {
+            // Pages are fewer than `PAGES_FEW` and twice the versions, so they can be numbered.
+            let next = PageId::new(self.pages.len() as u32);
+            self.pages.push([None; PAGE_LENGTH]);
+            next
+        });
+        Some(&mut self.pages[page.index()][integer % PAGE_LENGTH])
     }
 }
 
-/// An empty slot; no version has this number.
-const EMPTY: u32 = u32::MAX;
 /// Number of slots at first.
 const SLOTS_MIN: usize = 1 << 10;
 
@@ -76,11 +92,11 @@ const SLOTS_MIN: usize = 1 << 10;
 /// could slow it down, as could any large history.
 pub(super) struct VersionTable {
     /// The first version of each value.
-    pages: NumberPages,
+    pages: NumberPages<WrittenId>,
     /// Other versions of small values.
     runs: ValueRuns,
-    /// Half of the hash and the number of each other version.
-    slots: Vec<(u32, u32)>,
+    /// Half of the hash and the id of each other version; `None` in an empty slot.
+    slots: Vec<(u32, Option<WrittenId>)>,
     /// Number of slots in use.
     taken: usize,
     pub(super) versions: Vec<WrittenVersion>,
@@ -91,7 +107,7 @@ impl Default for VersionTable {
         VersionTable {
             pages: NumberPages::default(),
             runs: ValueRuns::default(),
-            slots: vec![(0, EMPTY); SLOTS_MIN],
+            slots: vec![(0, None); SLOTS_MIN],
             taken: 0,
             versions: Vec::new(),
         }
@@ -99,9 +115,9 @@ impl Default for VersionTable {
 }
 
 /// The hash of a version: those of eight consecutive values differ in the lowest three bits.
-fn hash(key: u32, value: i64) -> u64 {
+fn hash(key: KeyId, value: i64) -> u64 {
     let value = value.cast_unsigned();
-    let mixed = (value >> 3) ^ u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (value >> 3) ^ u64::from(key.get()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let product = u128::from(mixed ^ 0x243f_6a88_85a3_08d3) * 0xa076_1d64_78bd_642f;
     let folded = (product >> 64) as u64 ^ product as u64;
     folded << 3 | value & 7
@@ -112,123 +128,138 @@ fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
+/// Buffers of [`VersionTable::glance`], kept between calls.
+#[derive(Default)]
+pub(super) struct GlanceBuffers {
+    /// By pair: the page of its value.
+    pages: Vec<Option<PageId>>,
+    /// By pair: the version that its page or slot has.
+    versions: Vec<Option<WrittenId>>,
+}
+
 impl VersionTable {
-    /// Prefetches what [`VersionTable::number`] will need for these pairs of key and value, in steps that do not depend on
+    /// Prefetches what [`VersionTable::id`] will need for these pairs of key and value, in steps that do not depend on
     /// one another, since most of it is not in the cache.
     pub(super) fn glance(
         &self,
-        pairs: impl Iterator<Item = (u32, i64)> + Clone,
-        scratch: &mut Vec<u32>,
+        pairs: impl Iterator<Item = (KeyId, i64)> + Clone,
+        buffers: &mut GlanceBuffers,
     ) {
-        let pages = &self.pages;
-        scratch.clear();
-        scratch.extend(pairs.clone().map(|(_, value)| pages.page(value)));
-        for (number, (_, value)) in scratch.iter_mut().zip(pairs.clone()) {
-            *number = pages.number(*number, value);
-        }
-        let version = |number: u32| self.versions.get(number as usize);
+        let GlanceBuffers { pages, versions } = buffers;
+        pages.clear();
+        pages.extend(pairs.clone().map(|(_, value)| self.pages.page(value)));
+        versions.clear();
+        let in_pages = pages.iter().zip(pairs.clone());
+        versions.extend(in_pages.map(|(&page, (_, value))| self.pages.id(page?, value)));
+        let key_of = |version: WrittenId| self.versions[version.index()].key;
         let mask = self.slots.len() - 1;
         let mut sum = 0;
-        for (number, (key, value)) in scratch.iter_mut().zip(pairs) {
+        for (version, (key, value)) in versions.iter_mut().zip(pairs) {
             // The first version of a value is the right one for most; only the others are looked up further.
-            let is_other = version(*number).is_some_and(|version| version.key != key);
-            if is_other {
-                // A number in a run needs no comparison with its version.
-                *number = match self.runs.known(key, value) {
-                    Some(number) => {
-                        sum ^= number;
-                        NONE
+            if version.is_some_and(|version| key_of(version) != key) {
+                // A version in a run needs no comparison.
+                *version = match self.runs.find(key, value) {
+                    Some(place) => {
+                        sum ^= self.runs.version(place).map_or(0, WrittenId::get);
+                        None
                     }
                     None => self.slots[hash(key, value) as usize & mask].1,
                 };
             }
         }
-        let keys = scratch
+        let keys = versions
             .iter()
-            .map(|&number| version(number).map_or(0, |it| it.key));
+            .map(|version| version.map_or(0, |version| key_of(version).get()));
         std::hint::black_box(keys.fold(sum, |sum, key| sum ^ key));
     }
 
-    /// The number of this version, a new one if necessary.
+    /// The id of this version, a new one if necessary.
     #[inline]
-    pub(super) fn number(&mut self, key: u32, value: i64) -> u32 {
-        let next = self.versions.len() as u32;
-        if let Some(slot) = self.pages.slot(value, next as usize) {
-            if *slot == NONE {
-                *slot = next;
+    pub(super) fn id(&mut self, key: KeyId, value: i64) -> WrittenId {
+        let count = self.versions.len();
+        // The builder refuses a history before its versions are too many for 31 bits.
+        let next = WrittenId::new(count as u32);
+        if let Some(slot) = self.pages.slot(value, count) {
+            let Some(first) = *slot else {
+                *slot = Some(next);
                 return self.push(key, value);
-            }
-            if self.versions[*slot as usize].key == key {
-                return *slot;
+            };
+            if self.versions[first.index()].key == key {
+                return first;
             }
         }
-        let Some(place) = self.runs.place(key, value, next as usize) else {
+        let Some(place) = self.runs.place(key, value, count) else {
             return self
                 .find(key, value)
                 .unwrap_or_else(|slot| self.insert(slot, key, value));
         };
-        let number = self.runs.number(place);
-        if *number == NONE {
-            if place.is_shared
-                && let Ok(known) = self.find(key, value)
-            {
-                return known;
-            }
-            *self.runs.number(place) = next;
-            return self.push(key, value);
+        if let Some(known) = self.runs.version(place) {
+            return known;
         }
-        *number
+        if self.runs.has_refused(key)
+            && let Ok(known) = self.find(key, value)
+        {
+            return known;
+        }
+        self.runs.put(place, next);
+        self.push(key, value)
     }
 
-    fn push(&mut self, key: u32, value: i64) -> u32 {
-        let writer = NONE;
+    fn push(&mut self, key: KeyId, value: i64) -> WrittenId {
+        let id = WrittenId::new(self.versions.len() as u32);
+        let writer = None;
         self.versions.push(WrittenVersion { value, key, writer });
-        self.versions.len() as u32 - 1
+        id
     }
 
-    /// The number of a version that has neither page nor place, or the slot for it.
-    fn find(&self, key: u32, value: i64) -> Result<u32, usize> {
+    /// The id of a version that has neither page nor place, or the slot for it.
+    fn find(&self, key: KeyId, value: i64) -> Result<WrittenId, usize> {
         let hash = hash(key, value);
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
         loop {
-            let (other, number) = self.slots[at];
-            if number == EMPTY {
+            let (other, id) = self.slots[at];
+            let Some(id) = id else {
                 return Err(at);
-            }
+            };
             if other == tag(hash) {
-                let version = &self.versions[number as usize];
+                let version = &self.versions[id.index()];
                 if version.value == value && version.key == key {
-                    return Ok(number);
+                    return Ok(id);
                 }
             }
             at = (at + 1) & mask;
         }
     }
 
-    /// Adds a version and puts its number into this empty slot.
-    fn insert(&mut self, slot: usize, key: u32, value: i64) -> u32 {
-        let number = self.push(key, value);
-        self.slots[slot] = (tag(hash(key, value)), number);
+    /// Adds a version and puts its id into this empty slot.
+    fn insert(&mut self, slot: usize, key: KeyId, value: i64) -> WrittenId {
+        let id = self.push(key, value);
+        self.slots[slot] = (tag(hash(key, value)), Some(id));
         self.taken += 1;
         if self.taken * 10 > self.slots.len() * 7 {
             self.grow();
         }
-        number
+        id
     }
 
     fn grow(&mut self) {
         let length = 2 * self.slots.len();
-        let slots = std::mem::replace(&mut self.slots, vec![(0, EMPTY); length]);
-        for (_, number) in slots.into_iter().filter(|slot| slot.1 != EMPTY) {
-            let version = &self.versions[number as usize];
+        let slots = std::mem::replace(&mut self.slots, vec![(0, None); length]);
+        for id in slots.into_iter().filter_map(|(_, id)| id) {
+            let version = &self.versions[id.index()];
             let hash = hash(version.key, version.value);
             let mut at = hash as usize & (length - 1);
-            while self.slots[at].1 != EMPTY {
+            while self.slots[at].1.is_some() {
                 at = (at + 1) & (length - 1);
             }
-            self.slots[at] = (tag(hash), number);
+            self.slots[at] = (tag(hash), Some(id));
         }
+        debug_assert_eq!(
+            self.slots.iter().filter(|slot| slot.1.is_some()).count(),
+            self.taken,
+            "a version was lost as the table grew"
+        );
     }
 }
 
@@ -245,7 +276,7 @@ mod tests {
             let mut rng = Rng::from_seed(seed);
             let keys = 1 + rng.below(40);
             let mut table = VersionTable::default();
-            let mut known: BTreeMap<(u32, i64), u32> = BTreeMap::new();
+            let mut known: BTreeMap<(KeyId, i64), WrittenId> = BTreeMap::new();
             let mut last = vec![0_i64; keys as usize];
             let mut pending = Vec::new();
             for _ in 0..rng.below(1_500) {
@@ -264,23 +295,23 @@ mod tests {
                         last[key as usize]
                     }
                 };
-                pending.push((key, value));
+                pending.push((KeyId::new(key), value));
                 if rng.chance(0.9) {
                     continue;
                 }
-                table.glance(pending.iter().copied(), &mut Vec::new());
+                table.glance(pending.iter().copied(), &mut GlanceBuffers::default());
                 for (key, value) in pending.drain(..) {
-                    let next = known.len() as u32;
+                    let next = WrittenId::new(known.len() as u32);
                     let expected = *known.entry((key, value)).or_insert(next);
-                    assert_eq!(table.number(key, value), expected, "seed {seed}");
+                    assert_eq!(table.id(key, value), expected, "seed {seed}");
                 }
             }
             assert_eq!(table.versions.len(), known.len());
-            for (&(key, value), &number) in &known {
-                let version = table.versions[number as usize];
+            for (&(key, value), &id) in &known {
+                let version = table.versions[id.index()];
                 assert_eq!((version.key, version.value), (key, value));
                 let place = table.runs.place(key, value, known.len());
-                late += u32::from(place.is_some_and(|it| *table.runs.number(it) != number));
+                late += u32::from(place.is_some_and(|it| table.runs.version(it) != Some(id)));
             }
         }
         assert!(late > 100, "{late} pairs got a place too late");

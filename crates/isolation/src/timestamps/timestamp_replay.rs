@@ -2,12 +2,16 @@
 
 use super::TimestampLevel;
 use super::gather_timestamps::{StampedAccess, Timestamped};
+use seatrial_cycles::{Txn, dense_id};
 use seatrial_history::FixedMap;
 use seatrial_history::Key;
 use seatrial_history::Stamp;
 
-/// No transaction.
-const NONE: u32 = u32::MAX;
+dense_id! {
+    /// A place in the order of points.
+    ReplayPlace
+}
+
 /// Number of elements of a list that are shown.
 const SHOWN_MAX: usize = 8;
 
@@ -48,14 +52,15 @@ pub(super) struct TimestampReplay<'a> {
     /// Empty unless there are lists.
     lists: Vec<Vec<i64>>,
     /// By key: its last writer.
-    writers: Vec<u32>,
+    writers: Vec<Option<Txn>>,
     /// By key: the last transaction that accessed it, and the value that it saw or wrote.
-    owners: Vec<u32>,
+    owners: Vec<Option<Txn>>,
     owned: Vec<i64>,
-    /// By transaction: the place of its start in the order (of its commit, if there are no snapshots).
-    places: Vec<u32>,
+    /// By transaction: the place of its start in the order (of its commit, if there are no snapshots); `None` until it is
+    /// replayed.
+    places: Vec<Option<ReplayPlace>>,
     /// By transaction: the place of its commit.
-    commits: Vec<u32>,
+    commits: Vec<Option<ReplayPlace>>,
     /// Reads that only a transaction of unknown outcome explains. Nothing says when it was committed, if it was, so such a read
     /// is neither right nor wrong.
     undecided: u64,
@@ -69,11 +74,11 @@ impl<'a> TimestampReplay<'a> {
             level,
             values: vec![0; keys],
             lists: Vec::new(),
-            writers: vec![NONE; keys],
-            owners: vec![NONE; keys],
+            writers: vec![None; keys],
+            owners: vec![None; keys],
             owned: vec![0; keys],
-            places: vec![NONE; count],
-            commits: vec![NONE; count],
+            places: vec![None; count],
+            commits: vec![None; count],
             undecided: 0,
         }
     }
@@ -99,19 +104,20 @@ impl<'a> TimestampReplay<'a> {
 
     /// Replays all transactions, and passes on each violation.
     pub(super) fn run(&mut self, mut tell: impl FnMut(TimestampViolation)) {
-        for (place, &(_, _, point)) in self.order().iter().enumerate() {
+        let order = self.order();
+        for (place, &(_, _, point)) in ReplayPlace::all(order.len()).zip(&order) {
             let (transaction, commits) = (point >> 1, point & 1 == 1);
             if !commits || !self.level.has_snapshots() {
-                self.places[transaction as usize] = place as u32;
+                self.places[transaction as usize] = Some(place);
                 self.read(transaction, &mut tell);
             }
             if commits {
-                self.commits[transaction as usize] = place as u32;
+                self.commits[transaction as usize] = Some(place);
                 self.write(transaction, &mut tell);
             }
         }
         assert!(
-            !self.commits.contains(&NONE) && !self.places.contains(&NONE),
+            !self.commits.contains(&None) && !self.places.contains(&None),
             "a transaction was not replayed"
         );
         if self.level.has_sessions() {
@@ -130,18 +136,17 @@ impl<'a> TimestampReplay<'a> {
         for event in transactions.events(transaction) {
             let operation = transactions.operation(event);
             let key = operation.number as usize;
-            let own = self.owners[key] == transaction;
+            let own = self.owners[key] == Some(Txn::new(transaction));
             match operation.does {
                 StampedAccess::Write(value) => {
-                    self.owners[key] = transaction;
+                    self.owners[key] = Some(Txn::new(transaction));
                     self.owned[key] = value;
                 }
                 StampedAccess::Append(_) => {}
                 StampedAccess::Read(value) => {
-                    let written = self.writers[key] != NONE;
-                    let state = written.then(|| self.values[key]);
+                    let state = self.writers[key].map(|_| self.values[key]);
                     let expected = if own { Some(self.owned[key]) } else { state };
-                    self.owners[key] = transaction;
+                    self.owners[key] = Some(Txn::new(transaction));
                     self.owned[key] = value;
                     if expected == Some(value) {
                         continue;
@@ -175,12 +180,11 @@ impl<'a> TimestampReplay<'a> {
                 expected,
             };
         }
-        let writer = self.writers[key];
         TimestampViolation::Read {
             transaction,
             event,
             expected,
-            writer: (writer != NONE).then_some(writer),
+            writer: self.writers[key].map(Txn::get),
         }
     }
 
@@ -203,8 +207,9 @@ impl<'a> TimestampReplay<'a> {
                 _ => None,
             }
         });
-        let is_register = state.is_empty() && self.writers[key] != NONE
-            || self.owners[key] == transaction && self.lists.get(key).is_none_or(Vec::is_empty);
+        let is_owner = self.owners[key] == Some(Txn::new(transaction));
+        let is_register = state.is_empty() && self.writers[key].is_some()
+            || is_owner && self.lists.get(key).is_none_or(Vec::is_empty);
         let equal = !is_register
             && state
                 .iter()
@@ -222,13 +227,12 @@ impl<'a> TimestampReplay<'a> {
             return;
         }
         if is_register {
-            let own = self.owners[key] == transaction;
-            let value = if own {
+            let value = if is_owner {
                 self.owned[key]
             } else {
                 self.values[key]
             };
-            tell(self.fault(transaction, event, own, key, value.to_string()));
+            tell(self.fault(transaction, event, is_owner, key, value.to_string()));
             return;
         }
         // A difference that only its own appends can make contradicts the transaction itself.
@@ -246,20 +250,19 @@ impl<'a> TimestampReplay<'a> {
                 continue;
             }
             let key = operation.number as usize;
-            let before = self.writers[key];
             let started = self.places[transaction as usize];
-            if before != NONE
-                && before != transaction
+            let own = Txn::new(transaction);
+            if let Some(before) = self.writers[key].replace(own)
+                && before != own
                 && self.level.has_snapshots()
-                && self.commits[before as usize] > started
+                && self.commits[before.index()] > started
             {
                 tell(TimestampViolation::Conflict {
-                    first: before,
+                    first: before.get(),
                     second: transaction,
                     key: transactions.name(operation.number).clone(),
                 });
             }
-            self.writers[key] = transaction;
             match operation.does {
                 StampedAccess::Append(element) => {
                     if self.lists.is_empty() {
