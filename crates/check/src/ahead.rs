@@ -42,6 +42,7 @@ impl<C: Chunks> ReadAhead<C> {
         full: &SyncSender<Decoded<C::Error>>,
         free: &Receiver<ChunkBuffer>,
     ) {
+        assert!(number < readers, "a reader has no chunk of its own");
         let mut numbers = (number as u64..self.chunks.chunk_count()).step_by(readers);
         loop {
             let mut buffer = free.try_recv().unwrap_or_default();
@@ -80,6 +81,11 @@ impl<C: Chunks + ChunkSource> ChunkSource for ReadAhead<C> {
                 }
                 readers.push((decoded, back));
             }
+            assert_eq!(
+                readers.len(),
+                wanted,
+                "chunks are taken from all readers in turn"
+            );
             for (decoded, back) in readers.iter().cycle() {
                 // A reader that panicked has hung up; the scope passes its panic on.
                 let Ok(read) = decoded.recv() else { break };

@@ -132,6 +132,11 @@ pub fn check(
         finish(running, source, found, watch, stopped)?
     };
     answer.add(outcomes);
+    assert_eq!(
+        answer.verdicts.len(),
+        checkers.len(),
+        "one verdict for each checker"
+    );
     Ok(answer)
 }
 
@@ -143,12 +148,22 @@ impl Answer {
             let certificate = outcome.certificate.map(|one| (number, one));
             self.certificates.extend(certificate);
         }
+        let places = self.certificates.iter().map(|(number, _)| *number);
+        assert!(
+            places.is_sorted_by(|one, next| one < next),
+            "a checker has two certificates"
+        );
     }
 
     /// The certificate of the checker at this position, if it made one.
     pub fn take_certificate(&mut self, number: usize) -> Option<Certificate> {
         let place = self.certificates.iter().position(|(of, _)| *of == number)?;
-        Some(self.certificates.swap_remove(place).1)
+        let (_, certificate) = self.certificates.swap_remove(place);
+        debug_assert!(
+            self.certificates.iter().all(|(of, _)| *of != number),
+            "a checker has two certificates"
+        );
+        Some(certificate)
     }
 }
 
@@ -215,7 +230,8 @@ impl Running {
             Ok(value) => Some(value),
             Err(panic) => {
                 self.checker = None;
-                self.panic = Some(message(&*panic));
+                let before = self.panic.replace(message(&*panic));
+                assert!(before.is_none(), "a checker that panicked was called again");
                 None
             }
         }
@@ -302,6 +318,7 @@ pub(crate) fn finish(
     watch: &dyn Watch,
     stopped: &mut Option<Stopped>,
 ) -> Result<Vec<Checked>, SourceError> {
+    assert_eq!(found.len(), running.len(), "findings by checker");
     let names: Vec<&'static str> = running.iter().map(|one| one.name).collect();
     watch.stage(&Stage::Deciding {
         checkers: names.clone(),
@@ -332,7 +349,10 @@ pub(crate) fn finish(
     drop(sender);
     while outcomes.iter().any(Option::is_none) {
         match receiver.recv_timeout(POLL_INTERVAL) {
-            Ok((number, outcome)) => outcomes[number] = Some(outcome?),
+            Ok((number, outcome)) => {
+                let before = outcomes[number].replace(outcome?);
+                assert!(before.is_none(), "a checker ended twice");
+            }
             Err(RecvTimeoutError::Timeout) => {
                 let open = outcomes.iter().zip(&names);
                 let open = open.filter(|(outcome, _)| outcome.is_none());
@@ -381,6 +401,12 @@ fn stop_all(
         let found = one.definite(&**source)?;
         outcomes.push(Partial::of(&mut one, found).stop(stopped).into());
     }
+    debug_assert!(
+        outcomes
+            .iter()
+            .all(|one| one.verdict.valid != Validity::Valid),
+        "a history that was not read to its end is valid"
+    );
     Ok(outcomes)
 }
 
@@ -400,7 +426,13 @@ impl Partial {
             *verdict.anomalies.entry(finding.anomaly).or_default() += 1;
         }
         verdict.findings = findings;
+        // The checker may only add models that are ruled out.
+        let count = verdict.findings.len();
         running.rule_out(&mut verdict);
+        assert!(
+            verdict.findings.len() >= count,
+            "a definite finding was taken back"
+        );
         Partial {
             verdict,
             progress: running.progress(),

@@ -85,6 +85,7 @@ impl TransactionSink for Feed<'_> {
             shapes.add_transaction(2 * self.count, outcome);
         }
         self.count += 1;
+        debug_assert_eq!(self.overview.events(), 2 * self.count);
         if taken.is_err() {
             self.is_refused = true;
             return taken;

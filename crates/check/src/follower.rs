@@ -44,11 +44,13 @@ impl Follower {
             early: true,
             ..aims.clone()
         };
+        let running = start(&references(checkers), &aims);
+        assert_eq!(running.len(), checkers.len(), "each checker is started");
         Ok(Follower {
             file: TestFile::open(path)?,
-            running: start(&references(checkers), &aims),
+            found: vec![Vec::new(); running.len()],
+            running,
             overview: Overview::default(),
-            found: checkers.iter().map(|_| Vec::new()).collect(),
             position: 0,
             buffer: ChunkBuffer::default(),
             threads,
@@ -102,6 +104,7 @@ impl Follower {
                 break;
             }
         }
+        assert!(self.position >= from, "operations are pushed twice");
         Ok(self.position > from)
     }
 
@@ -143,9 +146,11 @@ impl Follower {
             overview: self.overview,
             ..Answer::default()
         };
+        let count = self.running.len();
         let stopped = &mut answer.stopped;
         let outcomes = finish(self.running, &source, self.found, watch, stopped)?;
         answer.add(outcomes);
+        assert_eq!(answer.verdicts.len(), count, "one verdict for each checker");
         Ok(answer)
     }
 }

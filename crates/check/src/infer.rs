@@ -1,5 +1,6 @@
 //! Which checker a history is for, when neither a person nor the file says so.
 
+use crate::registry::entry;
 use seatrial_history::chunk::{MopView, Mops, ValueView, mop_tag};
 use seatrial_history::{Chunk, History, Mop, Observed, Op, OpType, OpView, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -256,7 +257,12 @@ const WORKLOADS: [(&str, &str); 24] = [
 /// The checker for a workload as Jepsen's test suites name them; `None` for other names.
 pub fn of_workload(name: &str) -> Option<&'static str> {
     let known = WORKLOADS.iter().find(|(workload, _)| *workload == name);
-    known.map(|(_, checker)| *checker)
+    let checker = known.map(|(_, checker)| *checker);
+    assert!(
+        checker.is_none_or(|name| entry(name).is_some()),
+        "a workload has a checker that does not exist"
+    );
+    checker
 }
 
 impl Shapes {
@@ -400,6 +406,14 @@ impl Shapes {
 
     /// The checker that these operations are for, if that is clear.
     pub fn guess(&self) -> Guess {
+        let guess = self.guess_by_functions();
+        if let Guess::Checker { name, .. } = guess {
+            assert!(entry(name).is_some(), "a guess that does not exist");
+        }
+        guess
+    }
+
+    fn guess_by_functions(&self) -> Guess {
         if self.functions.is_empty() {
             return unclear("the history has no operations of clients", &[]);
         }

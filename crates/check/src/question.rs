@@ -142,6 +142,7 @@ pub fn question(
         };
         checkers.push(checker);
     }
+    assert_eq!(checkers.len(), names.len(), "one checker for each name");
     chosen(request, attributes, &origin, checkers)
 }
 

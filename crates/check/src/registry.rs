@@ -184,7 +184,9 @@ pub fn entry(name: &str) -> Option<&'static Entry> {
 /// The checker called `name`, by `model` (`None`: the checker's strictest, or for a history without times what needs none).
 pub fn by_name(name: &str, model: Option<&str>) -> Result<Box<dyn Checker>, UnknownName> {
     let known = entry(name).ok_or_else(|| UnknownName::Checker { name: name.into() })?;
-    (known.make)(model)
+    let checker = (known.make)(model)?;
+    assert_eq!(checker.name(), known.name, "a row makes another checker");
+    Ok(checker)
 }
 
 fn list_append(name: Option<&str>) -> Result<ListAppend, UnknownName> {
@@ -244,6 +246,10 @@ pub fn for_workload(
     for (name, usual) in named {
         checkers.push(by_name(name, model.or(usual))?);
     }
+    assert!(
+        checkers.len() > 1,
+        "a workload is checked for more than counts"
+    );
     Ok(checkers)
 }
 

@@ -65,6 +65,10 @@ pub fn prove(
         let proof = replay(verdict, certificate, &**source, &file)?;
         kept.extend(proof.map(|proof| (file, proof)));
     }
+    assert!(
+        kept.iter().all(|(_, proof)| proof.history.is_some()),
+        "a certificate that was replayed names its history"
+    );
     Ok(kept)
 }
 
@@ -82,6 +86,10 @@ fn refuse(verdict: &mut Verdict, reason: &str) {
     );
     verdict.proof = None;
     *verdict = verdict.clone().unknown(reason);
+    assert!(
+        verdict.valid != Validity::Valid,
+        "a verdict without support is valid"
+    );
 }
 
 /// Was a certificate refused that this verdict rests on?

@@ -1,6 +1,6 @@
 //! What verdicts are worth, given the history that they are about.
 
-use seatrial_checker::{MissingPart, Overview, Verdict, without_attributes, without_ok};
+use seatrial_checker::{MissingPart, Overview, Validity, Verdict, without_attributes, without_ok};
 
 /// What limits the verdicts on a history.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +27,10 @@ impl Ground<'_> {
         }
         if overview.counts().0.ok == 0 {
             without_ok(verdicts);
+            assert!(
+                verdicts.iter().all(|one| one.valid != Validity::Valid),
+                "a history without an ok operation is valid"
+            );
         }
     }
 }

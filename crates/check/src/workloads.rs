@@ -43,6 +43,10 @@ pub const WORKLOADS: [WorkloadChecks; 5] = [
 /// The checkers of a workload in addition to `stats`, each with its default model; empty for an unknown workload.
 pub fn checkers_of(workload: &str) -> Vec<(&'static str, Option<&'static str>)> {
     if let Some(known) = WORKLOADS.iter().find(|one| one.name == workload) {
+        debug_assert!(
+            !known.checkers.is_empty(),
+            "a workload is checked for something"
+        );
         return known.checkers.to_vec();
     }
     let named = names().find(|name| *name == workload);
