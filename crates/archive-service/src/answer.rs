@@ -9,32 +9,32 @@ use seatrial_archive::{Position, RecordingId};
 use seatrial_machine::{FieldReader, MessageError};
 use std::fmt;
 
-/// Why something was not done.
+/// Why a request was refused, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalCode {
-    /// The request makes no sense.
+    /// The request does not decode or has invalid values.
     Malformed = 1,
-    /// The server does not speak the client's version of the protocol.
+    /// The server does not support the client's version of the protocol.
     WrongVersion = 2,
-    /// A limit of the server is reached; the words name it. Ask again later.
+    /// A limit of the server is reached; the text names it. Try again later.
     Overloaded = 3,
     /// There is no such recording.
     UnknownRecording = 4,
     /// The recording is being recorded, by this client or by another.
     Recording = 5,
-    /// This client has no claim on the recording (any more).
+    /// The session holds no claim on the recording (any more).
     NoClaim = 6,
-    /// The recording does not hold that position, message or time.
+    /// The recording has no such position, message or time.
     OutOfRange = 7,
-    /// Messages with these numbers are in the recording, and are others.
+    /// The recording has different messages with these numbers.
     Conflict = 8,
-    /// The disk failed. What was not confirmed may be there or not.
+    /// The disk failed. Unconfirmed messages may or may not be recorded.
     Disk = 9,
-    /// The medium has lost or changed what was recorded.
+    /// Recorded data is damaged or missing.
     Damaged = 10,
-    /// It is not allowed in this state.
+    /// The operation is not allowed in this state.
     NotAllowed = 11,
-    /// The batch is longer than the server takes, or its frames are not what the message says.
+    /// The batch is too long, or does not match its header.
     WrongBatch = 12,
 }
 
@@ -54,7 +54,7 @@ impl RefusalCode {
         RefusalCode::WrongBatch,
     ];
 
-    /// A name for people and programs.
+    /// The name of the code in texts.
     pub const fn name(self) -> &'static str {
         match self {
             RefusalCode::Malformed => "malformed",
@@ -73,7 +73,7 @@ impl RefusalCode {
     }
 }
 
-/// Why something was not done, with the details in words.
+/// Why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// For programs.
@@ -91,7 +91,7 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl Refusal {
-    /// A refusal with these words.
+    /// A refusal with this text.
     pub fn new(code: RefusalCode, text: impl Into<String>) -> Refusal {
         Refusal {
             code,
@@ -107,7 +107,7 @@ impl Refusal {
         put_text(out, &self.text, TEXT_LENGTH_MAX);
     }
 
-    /// The refusal with this code; none for code 0.
+    /// Decodes the text of the refusal with this code; `None` for code 0.
     pub(crate) fn decode(
         code: u8,
         reader: &mut FieldReader<'_>,
@@ -121,12 +121,12 @@ impl Refusal {
             offset: 1,
             value: u64::from(code),
         })?;
-        let text = reader.text("words", TEXT_LENGTH_MAX)?.to_owned();
+        let text = reader.text("text", TEXT_LENGTH_MAX)?.to_owned();
         Ok(Some(Refusal { code, text }))
     }
 }
 
-/// What is known about a recording.
+/// The description of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// Its number.
@@ -135,7 +135,7 @@ pub struct Description {
     pub is_recording: bool,
     /// When its messages are made durable.
     pub durability: Durability,
-    /// Bytes after which a new segment is begun.
+    /// Length in bytes from which on a new segment is begun.
     pub segment_length: u64,
     /// When it was started: nanoseconds since 1970.
     pub started_at: u64,
@@ -151,7 +151,7 @@ pub struct Description {
     pub label: String,
 }
 
-/// Appends what a recording is a copy of; a name that is too long is cut.
+/// Appends the source of a copy; a name above the maximum length is truncated.
 pub(crate) fn encode_source(source: Option<&Source>, out: &mut Vec<u8>) {
     let recording = source.map_or(0, |source| source.recording.0);
     out.extend_from_slice(&recording.to_le_bytes());
@@ -162,7 +162,7 @@ pub(crate) fn encode_source(source: Option<&Source>, out: &mut Vec<u8>) {
     );
 }
 
-/// What a recording is a copy of; none with the number 0.
+/// Decodes the source of a copy; `None` with the number 0.
 pub(crate) fn decode_source(reader: &mut FieldReader<'_>) -> Result<Option<Source>, MessageError> {
     let recording = RecordingId(reader.long("source")?);
     let archive = reader.text("source", LABEL_LENGTH_MAX)?.to_owned();
@@ -177,11 +177,11 @@ pub(crate) fn decode_source(reader: &mut FieldReader<'_>) -> Result<Option<Sourc
 pub struct SegmentDescription {
     /// The position of its first byte.
     pub start: u64,
-    /// Its bytes now.
+    /// Its current length in bytes.
     pub length: u64,
     /// Does it lie before the start of its recording?
     pub is_detached: bool,
-    /// The number of its first message; `None` when its first block is not whole.
+    /// The number of its first message; `None` when its first block is damaged.
     pub first_message: Option<u64>,
     /// Damage that its first block, its length or its neighbours show.
     pub problem: Option<String>,
@@ -276,7 +276,7 @@ pub struct Claimed {
 /// Declares [`Health`] with its fields in the order in which they are sent.
 macro_rules! health {
     ($($(#[$doc:meta])* $field:ident,)*) => {
-        /// How the server is.
+        /// Counters of the server.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Health {
             $($(#[$doc])* pub $field: u64,)*
@@ -313,20 +313,20 @@ health! {
     bytes_replayed,
     /// Syncs since it was started.
     syncs,
-    /// Bytes of replays that were sent and that no credit was given for since.
+    /// Bytes of replays in flight: sent, without credit since.
     replay_bytes,
     /// Bytes of frames that wait to be written.
     record_bytes,
 }
 
-/// What came of a request that was carried out.
+/// The answer to a request that was executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing to say.
+    /// No result.
     Done,
     /// Recordings, by number.
     List {
-        /// Those that were found.
+        /// The recordings found.
         recordings: Vec<Description>,
         /// Are there more after the last one?
         has_more: bool,
@@ -346,11 +346,11 @@ pub enum Answer {
         /// The window that is granted.
         window_bytes: u32,
     },
-    /// How the server is.
+    /// Counters of the server.
     Health(Health),
     /// Files of a recording, in order.
     Segments {
-        /// Those that were found.
+        /// The recordings found.
         segments: Vec<SegmentDescription>,
         /// Are there more after the last one?
         has_more: bool,

@@ -1,43 +1,43 @@
-//! The client's machine: sessions, recordings, replays, reconnection.
+//! The client's machine: session, recordings, replays, reconnection.
 
+mod claimed_recording;
 mod piece;
 mod player;
-mod recorder;
 
+pub use claimed_recording::{BlockBatch, FrameBatch};
 pub use piece::{ReplayPiece, ReplayedBlock, ReplayedMessage};
 pub use player::ReplayEnd;
-pub use recorder::{BlockBatch, FrameBatch};
 
 use crate::answer::{Answer, Refusal, RefusalCode};
 use crate::message::{
     BatchPlace, ClientMessage, Granted, REQUEST_WINDOW, ReplayState, ServerMessage, VERSION,
 };
 use crate::operation::{Operation, ReplayRequest};
+use claimed_recording::{BatchBody, ClaimedRecording};
 use player::Player;
-use recorder::{Load, Recorder};
 use seatrial_machine::{Input, Machine, NodeId, Output, Peer, Rng, Ticket, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// How a client behaves.
+/// The options of a [`Client`].
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// The server.
+    /// The endpoint of the server.
     pub server: NodeId,
-    /// Where tokens come from. No two clients, and no two lives of one client, may have the same seed.
+    /// The seed of session tokens. It must differ for each client and at each start of one.
     pub seed: u64,
-    /// After this long a request without an answer has failed, or is unknown if it was sent.
+    /// Timeout of a request: [`ClientReply::Unreachable`] if it was not sent, else [`ClientReply::Unknown`].
     pub request_timeout: Duration,
-    /// What has no answer is sent again after this long.
+    /// Interval at which messages without an answer are sent again.
     pub retry_interval: Duration,
-    /// Requests that may wait for a session or for their turn within the window.
+    /// Maximum number of requests that wait for a session or for the request window.
     pub waiting_max: usize,
-    /// Bytes of batches without a confirmation; further ones are refused.
+    /// Maximum number of bytes of unconfirmed batches; further batches are refused.
     pub unconfirmed_bytes_max: usize,
 }
 
 impl ClientOptions {
-    /// Usual times: 30 s for a request, 200 ms for a repetition; 16 MiB without a confirmation.
+    /// Defaults: 30 s for a request, 200 ms between repetitions, 16 MiB unconfirmed.
     pub fn new(server: NodeId, seed: u64) -> ClientOptions {
         ClientOptions {
             server,
@@ -50,14 +50,14 @@ impl ClientOptions {
     }
 }
 
-/// Names a replay of a client.
+/// Identifies a replay within a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplayHandle(pub u64);
 
-/// What a caller asks of the client.
+/// A request of a caller to the [`Client`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientRequest {
-    /// Anything but a replay. After [`Operation::Start`], [`Operation::Extend`] and [`Operation::Copy`] it may be recorded.
+    /// Any operation except a replay. [`Operation::Start`], [`Operation::Extend`] and [`Operation::Copy`] claim a recording.
     Ask(Operation),
     /// Records messages; answered by [`ClientReply::Recorded`] when the recording's durability level is satisfied.
     Record {
@@ -76,22 +76,22 @@ pub enum ClientRequest {
     },
     /// Begins a replay; answered by [`ClientReply::Playing`].
     Play(ReplayRequest),
-    /// The next piece of a replay: [`ClientReply::Piece`], or [`ClientReply::Ended`] once and for all.
+    /// The next piece of a replay: [`ClientReply::Piece`], or finally [`ClientReply::Ended`].
     Next(ReplayHandle),
-    /// The replay is not wanted any more; answered by [`ClientReply::Closed`].
+    /// Cancels a replay; answered by [`ClientReply::Closed`].
     Close(ReplayHandle),
-    /// The end: the server frees what was claimed. Answered by [`ClientReply::Closed`].
+    /// Ends the session: the server stops its recordings and replays. Answered by [`ClientReply::Closed`].
     Goodbye,
 }
 
-/// What the client answers.
+/// The reply of the [`Client`] to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientReply {
-    /// It was done.
+    /// The answer of the server.
     Answer(Answer),
     /// The messages are recorded, once and in order, and as durable as the recording's level says.
     Recorded(BatchPlace),
-    /// The replay will begin.
+    /// The handle of a replay that will begin.
     Playing(ReplayHandle),
     /// The next blocks.
     Piece(ReplayPiece),
@@ -99,77 +99,82 @@ pub enum ClientReply {
     Ended(ReplayEnd),
     /// The replay is closed.
     Closed,
-    /// It was not done, for the reason that the server gives.
+    /// Not executed, for the reason that the server gives.
     Refused(Refusal),
-    /// It was not done: too much waits already. Ask again later.
+    /// Not executed: too many requests or bytes wait already. Try again later.
     Busy,
-    /// It was not done: nothing was heard from the server in time.
+    /// Not executed: there was no session with the server in time.
     Unreachable,
-    /// It was sent, and may have been done or not: no answer came in time, or the session has ended.
+    /// Sent, but not answered in time or before the session ended: it may or may not have been executed.
     Unknown,
 }
 
-/// A request to the server without an answer.
+/// A request that was sent, or is about to be, and has no answer.
 #[derive(Debug)]
-struct Asked {
-    purpose: Purpose,
+struct SentRequest {
+    purpose: RequestPurpose,
     operation: Operation,
+    /// `None`: it is repeated until it is answered.
     deadline: Option<Time>,
-    again_at: Time,
+    retry_at: Time,
 }
 
-/// What an answer is for.
+/// What the answer to a request is for: a caller, a claim after a lost session, a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
+enum RequestPurpose {
     Caller(Ticket),
     Reclaim(u64),
     Play(ReplayHandle),
 }
 
-/// A request that was not sent.
+/// A request that waits for a session or for the request window.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingRequest {
     ticket: Ticket,
     operation: Operation,
     deadline: Time,
 }
 
-/// A session with the server.
+/// A session with the server: its requests without an answer, by number.
 #[derive(Debug)]
-struct Session {
+struct GrantedSession {
     token: u64,
     granted: Granted,
     next_request: u64,
-    asked: BTreeMap<u64, Asked>,
-    alive_at: Time,
+    sent: BTreeMap<u64, SentRequest>,
+    /// When the session is to be kept alive.
+    keepalive_at: Time,
 }
 
-/// One client of an archive: gets a session, records and replays any number of recordings in it. Everything is sent again until
-/// it is answered; what the server knows by a number (requests, messages) is done once however often it is sent. When the
-/// session is lost, because the server was started again, the client gets another, claims its recordings again, sends what was
-/// not confirmed, and asks for the rest of its replays. Its callers notice nothing but the time that takes, except for
-/// requests that may have been carried out and must not be twice: they are [`ClientReply::Unknown`].
+/// One client of an archive service: one session, in which it records and replays any number of recordings.
 ///
-/// A driver with real connections tells it about them ([`Peer`]).
+/// Every message is repeated until it is answered. Requests and recorded messages have numbers, so the server executes each once
+/// however often it arrives. When the server has restarted and lost the session, the client opens another one, claims its
+/// recordings again, sends the unconfirmed batches, and requests the rest of its replays. Callers see only the delay,
+/// except for requests that may have been executed and must not be twice: their reply is [`ClientReply::Unknown`].
 ///
-/// Its downside: replayed messages are taken on demand, so a replay that is not read keeps one window of memory.
+/// A driver with real connections reports them through [`Peer`].
+///
+/// Cost: a replay that is not read holds one window of memory.
 #[derive(Debug)]
 pub struct Client {
     options: ClientOptions,
+    /// Generates session tokens.
     tokens: Rng,
     is_connected: bool,
-    /// Was the session welcomed on this connection? A server takes nothing but a hello from a connection before.
+    /// Has the server accepted the session on this connection? Before, it accepts only a hello.
     is_welcome: bool,
+    /// The token of the hello without an answer, and when it is sent again.
     hello: Option<(u64, Time)>,
-    session: Option<Session>,
-    waiting: VecDeque<Waiting>,
-    recorders: BTreeMap<u64, Recorder>,
+    session: Option<GrantedSession>,
+    waiting: VecDeque<WaitingRequest>,
+    recordings: BTreeMap<u64, ClaimedRecording>,
     players: BTreeMap<ReplayHandle, Player>,
     next_handle: u64,
 }
 
 impl Client {
-    /// A client that knows no session.
+    /// A client without a session; it opens one for its first request.
     pub fn new(options: ClientOptions) -> Client {
         Client {
             tokens: Rng::from_seed(options.seed),
@@ -179,43 +184,47 @@ impl Client {
             hello: None,
             session: None,
             waiting: VecDeque::new(),
-            recorders: BTreeMap::new(),
+            recordings: BTreeMap::new(),
             players: BTreeMap::new(),
             next_handle: 1,
         }
     }
 
-    /// Batches that are not confirmed.
+    /// Number of unconfirmed batches.
     pub fn unconfirmed(&self) -> usize {
-        self.recorders.values().map(Recorder::pending).sum()
+        self.recordings
+            .values()
+            .map(ClaimedRecording::pending)
+            .sum()
     }
 
-    /// Bytes of replays that have come and were not taken.
+    /// Bytes of replays that were received and not taken by the caller.
     pub fn untaken_bytes(&self) -> u64 {
-        self.players.values().map(Player::waiting).sum()
+        self.players.values().map(Player::untaken_bytes).sum()
     }
 
-    /// The same of the one replay that holds most.
+    /// The largest such number of one replay.
     pub fn untaken_bytes_max(&self) -> u64 {
         self.players
             .values()
-            .map(Player::waiting)
+            .map(Player::untaken_bytes)
             .max()
             .unwrap_or(0)
     }
 
-    fn hurry(&mut self, now: Time) {
-        if let Some((_, again_at)) = &mut self.hello {
-            *again_at = now;
+    /// Makes all retries due now, for a new connection.
+    fn retry_now(&mut self, now: Time) {
+        if let Some((_, retry_at)) = &mut self.hello {
+            *retry_at = now;
         }
         if let Some(session) = &mut self.session {
-            session.alive_at = now;
-            for asked in session.asked.values_mut() {
-                asked.again_at = now;
+            session.keepalive_at = now;
+            for sent in session.sent.values_mut() {
+                sent.retry_at = now;
             }
         }
-        for recorder in self.recorders.values_mut() {
-            recorder.hurry(now);
+        for recorder in self.recordings.values_mut() {
+            recorder.retry_now(now);
         }
     }
 
@@ -243,7 +252,7 @@ impl Client {
                     out.push(Output::Reply(ticket, ClientReply::Busy));
                     return;
                 }
-                self.waiting.push_back(Waiting {
+                self.waiting.push_back(WaitingRequest {
                     ticket,
                     operation,
                     deadline: now + self.options.request_timeout,
@@ -275,15 +284,15 @@ impl Client {
         }
     }
 
-    /// Gives up everything that is under way.
+    /// Answers all requests in flight: the session ends.
     fn end_all(&mut self, out: &mut Vec<Output<ClientReply>>) {
-        let refusal = Refusal::new(RefusalCode::NotAllowed, "the client said goodbye");
-        for recorder in self.recorders.values_mut() {
+        let refusal = Refusal::new(RefusalCode::NotAllowed, "the client ended the session");
+        for recorder in self.recordings.values_mut() {
             recorder.fail(&refusal, out);
         }
-        self.recorders.clear();
+        self.recordings.clear();
         for player in self.players.values() {
-            if let Some(ticket) = player.taker() {
+            if let Some(ticket) = player.pending_next() {
                 out.push(Output::Reply(ticket, ClientReply::Closed));
             }
         }
@@ -293,20 +302,27 @@ impl Client {
         }
     }
 
-    fn record(&mut self, recording: u64, ticket: Ticket, batch: Load) -> Option<ClientReply> {
-        let bytes: usize = self.recorders.values().map(|recorder| recorder.bytes).sum();
+    fn record(&mut self, recording: u64, ticket: Ticket, batch: BatchBody) -> Option<ClientReply> {
+        let bytes: usize = self
+            .recordings
+            .values()
+            .map(|recorder| recorder.bytes)
+            .sum();
         let refused = |code, text: &str| Some(ClientReply::Refused(Refusal::new(code, text)));
-        let Some(recorder) = self.recorders.get_mut(&recording) else {
-            return refused(RefusalCode::NoClaim, "start or extend the recording first");
+        let Some(recorder) = self.recordings.get_mut(&recording) else {
+            return refused(
+                RefusalCode::NoClaim,
+                "the recording is not claimed: start or extend it first",
+            );
         };
         if batch.messages() == 0 {
-            return refused(RefusalCode::WrongBatch, "a batch without messages");
+            return refused(RefusalCode::WrongBatch, "the batch has no messages");
         }
         let longest = self.session.as_ref().map(|it| it.granted.batch_bytes_max);
         if longest.is_some_and(|longest| batch.length() > longest as usize) {
             return refused(
                 RefusalCode::WrongBatch,
-                "the batch is longer than the server takes",
+                "the batch exceeds the batch_bytes_max of the server",
             );
         }
         if bytes > 0 && bytes + batch.length() > self.options.unconfirmed_bytes_max {
@@ -318,23 +334,23 @@ impl Client {
 
     fn next(&mut self, handle: ReplayHandle, ticket: Ticket, out: &mut Vec<Output<ClientReply>>) {
         let Some(player) = self.players.get_mut(&handle) else {
-            let refusal = Refusal::new(RefusalCode::NotAllowed, "there is no such replay");
+            let refusal = Refusal::new(RefusalCode::NotAllowed, "unknown replay");
             let end = ClientReply::Ended(ReplayEnd::Failed(refusal));
             out.push(Output::Reply(ticket, end));
             return;
         };
-        if let Some(other) = player.take(ticket) {
+        if let Some(other) = player.set_pending_next(ticket) {
             out.push(Output::Reply(other, ClientReply::Busy));
         }
-        self.hand_over(handle, out);
+        self.deliver(handle, out);
     }
 
-    /// Hands over what a player has, and gives credit for it.
-    fn hand_over(&mut self, handle: ReplayHandle, out: &mut Vec<Output<ClientReply>>) {
+    /// Delivers the next piece of a replay to a waiting caller, and sends credit for it.
+    fn deliver(&mut self, handle: ReplayHandle, out: &mut Vec<Output<ClientReply>>) {
         let Some(player) = self.players.get_mut(&handle) else {
             return;
         };
-        if player.hand_over(out) {
+        if player.deliver_next(out) {
             self.close(handle, out);
             return;
         }
@@ -349,11 +365,11 @@ impl Client {
         let Some(mut player) = self.players.remove(&handle) else {
             return;
         };
-        if let Some(ticket) = player.taker() {
+        if let Some(ticket) = player.pending_next() {
             out.push(Output::Reply(ticket, ClientReply::Closed));
         }
-        if let (Some(session), Some(replay)) = (&mut self.session, player.lose()) {
-            session.asked.remove(&replay);
+        if let (Some(session), Some(replay)) = (&mut self.session, player.on_replay_lost()) {
+            session.sent.remove(&replay);
             let session = session.granted.session;
             self.send(ClientMessage::Close { session, replay }.encode(), out);
         }
@@ -363,30 +379,30 @@ impl Client {
         let Ok(message) = ServerMessage::decode(&bytes) else {
             return;
         };
-        let mine = self.session.as_ref().map(|session| session.granted.session);
+        let current = self.session.as_ref().map(|session| session.granted.session);
         match message {
             ServerMessage::Welcome { token, granted } => self.welcome(now, token, granted, out),
-            ServerMessage::Gone { session } if mine == Some(session) => self.lose_session(out),
+            ServerMessage::Gone { session } if current == Some(session) => self.lose_session(out),
             ServerMessage::Reply {
                 session,
                 request,
                 result,
-            } if mine == Some(session) => self.reply(now, request, result, out),
+            } if current == Some(session) => self.reply(now, request, result, out),
             ServerMessage::Recorded {
                 session,
                 claim,
                 reached,
                 places,
                 refusal,
-            } if mine == Some(session) => {
-                let found = self.recorders.values_mut();
+            } if current == Some(session) => {
+                let found = self.recordings.values_mut();
                 let Some(recorder) = found.into_iter().find(|it| it.claim == Some(claim)) else {
                     return;
                 };
-                recorder.reached(&reached, &places, out);
-                recorder.plan(now, self.options.retry_interval, true);
+                recorder.on_progress(&reached, &places, out);
+                recorder.schedule_retry(now, self.options.retry_interval, true);
                 if let Some(refusal) = refusal {
-                    self.record_refused(claim, &refusal, out);
+                    self.fail_claim(claim, &refusal, out);
                 }
             }
             ServerMessage::Data {
@@ -394,7 +410,7 @@ impl Client {
                 replay,
                 offset,
                 ..
-            } if mine == Some(session) => self.data(now, replay, offset, bytes, out),
+            } if current == Some(session) => self.data(now, replay, offset, bytes, out),
             ServerMessage::Replay {
                 session,
                 replay,
@@ -402,12 +418,12 @@ impl Client {
                 offset,
                 position,
                 refusal,
-            } if mine == Some(session) => {
-                if let Some((handle, player)) = find(&mut self.players, replay) {
-                    let is_well = player.state(state, offset, position, refusal);
-                    self.played(handle, is_well, out);
+            } if current == Some(session) => {
+                if let Some((handle, player)) = find_player(&mut self.players, replay) {
+                    let is_intact = player.on_state(state, offset, position, refusal);
+                    self.after_replay_message(handle, is_intact, out);
                 } else if state == ReplayState::Open {
-                    // It was closed, and the server did not hear of it.
+                    // It was closed here, and the message that closes it was lost.
                     self.send(ClientMessage::Close { session, replay }.encode(), out);
                 }
             }
@@ -423,43 +439,43 @@ impl Client {
         bytes: Vec<u8>,
         out: &mut Vec<Output<ClientReply>>,
     ) {
-        if let Some((handle, player)) = find(&mut self.players, replay) {
-            let is_well = player.data(now, self.options.retry_interval, offset, bytes);
-            self.played(handle, is_well, out);
+        if let Some((handle, player)) = find_player(&mut self.players, replay) {
+            let is_intact = player.on_data(now, self.options.retry_interval, offset, bytes);
+            self.after_replay_message(handle, is_intact, out);
         } else if let Some(session) = &self.session {
-            // Of a replay that was closed: the server did not hear of it.
+            // It was closed here, and the message that closes it was lost.
             let session = session.granted.session;
             self.send(ClientMessage::Close { session, replay }.encode(), out);
         }
     }
 
-    /// Something came for a replay. With a hole the rest is asked for again.
-    fn played(&mut self, handle: ReplayHandle, is_well: bool, out: &mut Vec<Output<ClientReply>>) {
-        if !is_well
-            && let Some(player) = self.players.get_mut(&handle)
-            && let Some(session) = &mut self.session
-            && let Some(replay) = player.lose()
-        {
-            session.asked.remove(&replay);
-            let session = session.granted.session;
-            self.send(ClientMessage::Close { session, replay }.encode(), out);
-        }
-        self.hand_over(handle, out);
-    }
-
-    /// The server does not take a batch, or the claim is over.
-    fn record_refused(
+    /// Handles a message of a replay. After a gap the replay is closed, and the rest is requested again.
+    fn after_replay_message(
         &mut self,
-        claim: u64,
-        refusal: &Refusal,
+        handle: ReplayHandle,
+        is_intact: bool,
         out: &mut Vec<Output<ClientReply>>,
     ) {
-        let claimed = |recorder: &Recorder| recorder.claim == Some(claim);
-        let Some(recording) = self.recorders.values().find(|it| claimed(it)) else {
+        if !is_intact
+            && let Some(player) = self.players.get_mut(&handle)
+            && let Some(session) = &mut self.session
+            && let Some(replay) = player.on_replay_lost()
+        {
+            session.sent.remove(&replay);
+            let session = session.granted.session;
+            self.send(ClientMessage::Close { session, replay }.encode(), out);
+        }
+        self.deliver(handle, out);
+    }
+
+    /// Refuses the unconfirmed batches of a claim that has ended, or of which one was refused.
+    fn fail_claim(&mut self, claim: u64, refusal: &Refusal, out: &mut Vec<Output<ClientReply>>) {
+        let is_claim = |recorder: &ClaimedRecording| recorder.claim == Some(claim);
+        let Some(recording) = self.recordings.values().find(|it| is_claim(it)) else {
             return;
         };
         let recording = recording.recording;
-        if let Some(mut recorder) = self.recorders.remove(&recording) {
+        if let Some(mut recorder) = self.recordings.remove(&recording) {
             recorder.fail(refusal, out);
         }
     }
@@ -471,28 +487,28 @@ impl Client {
         granted: Result<Granted, Refusal>,
         out: &mut Vec<Output<ClientReply>>,
     ) {
-        if self.hello.is_none_or(|(mine, _)| mine != token) {
+        if self.hello.is_none_or(|(expected, _)| expected != token) {
             return;
         }
         match granted {
             Ok(granted) => {
                 if let Some(session) = &self.session {
-                    // Any other is of a hello from before this session.
+                    // Any other session is the answer to an older hello.
                     if session.granted.session == granted.session {
                         self.hello = None;
                         self.is_welcome = true;
-                        self.hurry(now);
+                        self.retry_now(now);
                     }
                     return;
                 }
                 self.hello = None;
                 self.is_welcome = true;
-                self.session = Some(Session {
+                self.session = Some(GrantedSession {
                     token,
                     granted,
                     next_request: 1,
-                    asked: BTreeMap::new(),
-                    alive_at: now + interval(&granted),
+                    sent: BTreeMap::new(),
+                    keepalive_at: now + keepalive_interval(&granted),
                 });
             }
             Err(refusal) if refusal.code == RefusalCode::WrongVersion => {
@@ -502,36 +518,37 @@ impl Client {
                     out.push(Output::Reply(waiting.ticket, reply));
                 }
             }
-            // Overloaded: the hello is repeated when its time comes.
+            // Overloaded: the hello is repeated after the retry interval.
             Err(_) => {}
         }
     }
 
-    /// Everything that was under way in the session has to be asked for again, unless that could do it twice.
+    /// Queues the requests of a lost session again, except those that must not be executed twice.
     fn lose_session(&mut self, out: &mut Vec<Output<ClientReply>>) {
         let Some(session) = self.session.take() else {
             return;
         };
         self.hello = None;
-        for asked in session.asked.into_values().rev() {
-            let (Purpose::Caller(ticket), Some(deadline)) = (asked.purpose, asked.deadline) else {
+        for sent in session.sent.into_values().rev() {
+            let (RequestPurpose::Caller(ticket), Some(deadline)) = (sent.purpose, sent.deadline)
+            else {
                 continue;
             };
-            if may_be_repeated(&asked.operation) {
-                self.waiting.push_front(Waiting {
+            if is_idempotent(&sent.operation) {
+                self.waiting.push_front(WaitingRequest {
                     ticket,
-                    operation: asked.operation,
+                    operation: sent.operation,
                     deadline,
                 });
             } else {
                 out.push(Output::Reply(ticket, ClientReply::Unknown));
             }
         }
-        for recorder in self.recorders.values_mut() {
-            recorder.lose();
+        for recorder in self.recordings.values_mut() {
+            recorder.on_session_lost();
         }
         for player in self.players.values_mut() {
-            player.lose();
+            player.on_replay_lost();
         }
     }
 
@@ -545,13 +562,13 @@ impl Client {
         let Some(session) = &mut self.session else {
             return;
         };
-        let Some(asked) = session.asked.remove(&request) else {
+        let Some(sent) = session.sent.remove(&request) else {
             return;
         };
-        match asked.purpose {
-            Purpose::Caller(ticket) => {
+        match sent.purpose {
+            RequestPurpose::Caller(ticket) => {
                 if let Ok(answer) = &result {
-                    self.note(&asked.operation, answer, out);
+                    self.update_claims(&sent.operation, answer, out);
                 }
                 let reply = match result {
                     Ok(answer) => ClientReply::Answer(answer),
@@ -559,34 +576,39 @@ impl Client {
                 };
                 out.push(Output::Reply(ticket, reply));
             }
-            Purpose::Reclaim(recording) => self.reclaimed(now, recording, result, out),
-            Purpose::Play(handle) => {
+            RequestPurpose::Reclaim(recording) => self.reclaimed(now, recording, result, out),
+            RequestPurpose::Play(handle) => {
                 if let Some(player) = self.players.get_mut(&handle) {
                     match result {
                         Ok(Answer::ReplayBegun {
                             position,
                             end,
                             window_bytes,
-                        }) => player.begun(position, end, window_bytes),
+                        }) => player.on_begun(position, end, window_bytes),
                         Ok(_) => {}
                         Err(refusal) => player.fail(refusal),
                     }
-                    self.hand_over(handle, out);
+                    self.deliver(handle, out);
                 }
             }
         }
     }
 
-    /// Learns from an answer which recordings are claimed.
-    fn note(&mut self, operation: &Operation, answer: &Answer, out: &mut Vec<Output<ClientReply>>) {
+    /// Updates the claimed recordings from an answer.
+    fn update_claims(
+        &mut self,
+        operation: &Operation,
+        answer: &Answer,
+        out: &mut Vec<Output<ClientReply>>,
+    ) {
         match (operation, answer) {
             (_, Answer::Claimed(claimed)) => {
-                // Already claimed: requests under way continue.
-                let recorder = Recorder::new(claimed);
-                self.recorders.entry(claimed.recording).or_insert(recorder);
+                // If it was claimed already, its batches in flight continue.
+                let recorder = ClaimedRecording::new(claimed);
+                self.recordings.entry(claimed.recording).or_insert(recorder);
             }
             (Operation::Stop { recording }, _) => {
-                if let Some(mut recorder) = self.recorders.remove(recording) {
+                if let Some(mut recorder) = self.recordings.remove(recording) {
                     let refusal = Refusal::new(RefusalCode::NoClaim, "the recording was stopped");
                     recorder.fail(&refusal, out);
                 }
@@ -602,17 +624,17 @@ impl Client {
         result: Result<Answer, Refusal>,
         out: &mut Vec<Output<ClientReply>>,
     ) {
-        let Some(recorder) = self.recorders.get_mut(&recording) else {
+        let Some(recorder) = self.recordings.get_mut(&recording) else {
             return;
         };
         recorder.reclaim = None;
         let refusal = match result {
             Ok(Answer::Claimed(claimed)) => match recorder.reclaimed(&claimed) {
                 Ok(()) => return,
-                Err(lost) => lost,
+                Err(refusal) => refusal,
             },
             Ok(_) => return,
-            // The server may not have noticed the end of the previous session yet.
+            // The previous session may still hold the claim, until its timeout.
             Err(Refusal {
                 code: RefusalCode::Recording | RefusalCode::Overloaded,
                 ..
@@ -623,53 +645,54 @@ impl Client {
             Err(refusal) => refusal,
         };
         recorder.fail(&refusal, out);
-        self.recorders.remove(&recording);
+        self.recordings.remove(&recording);
     }
 
-    /// Gives up what has waited too long.
+    /// Answers requests whose deadline has passed.
     fn expire(&mut self, now: Time, out: &mut Vec<Output<ClientReply>>) {
         while let Some(late) = self.waiting.pop_front_if(|it| it.deadline <= now) {
             out.push(Output::Reply(late.ticket, ClientReply::Unreachable));
         }
         if let Some(session) = &mut self.session {
-            let is_late = |asked: &Asked| asked.deadline.is_some_and(|deadline| deadline <= now);
-            let late = session.asked.extract_if(.., |_, asked| is_late(asked));
-            for (_, asked) in late {
-                if let Purpose::Caller(ticket) = asked.purpose {
+            let is_late =
+                |sent: &SentRequest| sent.deadline.is_some_and(|deadline| deadline <= now);
+            let late = session.sent.extract_if(.., |_, sent| is_late(sent));
+            for (_, sent) in late {
+                if let RequestPurpose::Caller(ticket) = sent.purpose {
                     out.push(Output::Reply(ticket, ClientReply::Unknown));
                 }
             }
         }
-        for recorder in self.recorders.values_mut() {
+        for recorder in self.recordings.values_mut() {
             recorder.expire(now);
         }
     }
 
-    /// Sends what may be sent.
-    fn proceed(&mut self, now: Time, out: &mut Vec<Output<ClientReply>>) {
+    /// Sends everything that is due and within the windows.
+    fn send_due(&mut self, now: Time, out: &mut Vec<Output<ClientReply>>) {
         if !self.is_connected {
             return;
         }
         if self.session.is_none() || !self.is_welcome {
-            self.say_hello(now, out);
+            self.send_hello(now, out);
             return;
         }
-        self.ask_again_for_claims_and_replays(now);
-        self.ask_what_waits(now);
-        self.repeat(now, out);
+        self.request_claims_and_replays(now);
+        self.send_waiting(now);
+        self.send_requests(now, out);
         let Some(session) = &mut self.session else {
             return;
         };
         let (id, server) = (session.granted.session, self.options.server);
         let window = session.granted.record_window_bytes as usize;
-        for recorder in self.recorders.values_mut() {
+        for recorder in self.recordings.values_mut() {
             let has_sent = recorder.send(id, window, |message| {
                 out.push(Output::Send {
                     to: server,
                     message,
                 });
             });
-            recorder.plan(now, self.options.retry_interval, has_sent);
+            recorder.schedule_retry(now, self.options.retry_interval, has_sent);
         }
         for player in self.players.values_mut() {
             if player.is_silent(now, self.options.retry_interval)
@@ -679,12 +702,12 @@ impl Client {
                     to: server,
                     message,
                 });
-                // Answered with the state of every replay.
-                session.alive_at = session.alive_at.min(now);
+                // The server answers a keepalive with the state of every replay.
+                session.keepalive_at = session.keepalive_at.min(now);
             }
         }
-        if session.alive_at <= now {
-            session.alive_at = now + interval(&session.granted);
+        if session.keepalive_at <= now {
+            session.keepalive_at = now + keepalive_interval(&session.granted);
             let message = ClientMessage::Alive { session: id }.encode();
             out.push(Output::Send {
                 to: server,
@@ -693,16 +716,16 @@ impl Client {
         }
     }
 
-    /// Asks for a session, or asks again if it is time.
-    fn say_hello(&mut self, now: Time, out: &mut Vec<Output<ClientReply>>) {
+    /// Sends a hello if there is work and none is waiting for its answer.
+    fn send_hello(&mut self, now: Time, out: &mut Vec<Output<ClientReply>>) {
         let has_session = self.session.is_some();
-        let has_work = !self.waiting.is_empty() || !self.recorders.is_empty();
+        let has_work = !self.waiting.is_empty() || !self.recordings.is_empty();
         if !has_session && !has_work && self.players.is_empty() {
             self.hello = None;
             return;
         }
         let token = match (self.hello, &self.session) {
-            (Some((_, again_at)), _) if now < again_at => return,
+            (Some((_, retry_at)), _) if now < retry_at => return,
             (Some((token, _)), _) => token,
             (None, Some(session)) => session.token,
             (None, None) => self.tokens.word(),
@@ -718,55 +741,56 @@ impl Client {
         self.send(hello.encode(), out);
     }
 
-    fn ask_again_for_claims_and_replays(&mut self, now: Time) {
+    fn request_claims_and_replays(&mut self, now: Time) {
         let Some(session) = &mut self.session else {
             return;
         };
-        for recorder in self.recorders.values_mut() {
+        for recorder in self.recordings.values_mut() {
             let is_due = recorder.reclaim_at.is_none_or(|at| at <= now);
             if recorder.claim.is_none() && recorder.reclaim.is_none() && is_due {
                 let recording = recorder.recording;
                 let operation = Operation::Extend { recording };
                 recorder.reclaim_at = None;
-                recorder.reclaim = session.ask(now, Purpose::Reclaim(recording), operation, None);
+                recorder.reclaim =
+                    session.add_request(now, RequestPurpose::Reclaim(recording), operation, None);
             }
         }
         for (handle, player) in &mut self.players {
-            if player.is_lost() {
+            if player.needs_request() {
                 let operation = Operation::Replay(player.request());
-                let purpose = Purpose::Play(*handle);
-                if let Some(replay) = session.ask(now, purpose, operation, None) {
-                    player.asked(replay);
+                let purpose = RequestPurpose::Play(*handle);
+                if let Some(replay) = session.add_request(now, purpose, operation, None) {
+                    player.on_requested(replay);
                 }
             }
         }
     }
 
-    fn ask_what_waits(&mut self, now: Time) {
+    fn send_waiting(&mut self, now: Time) {
         let Some(session) = &mut self.session else {
             return;
         };
-        while session.has_room()
+        while session.has_window()
             && let Some(next) = self.waiting.pop_front()
         {
-            let purpose = Purpose::Caller(next.ticket);
-            session.ask(now, purpose, next.operation, Some(next.deadline));
+            let purpose = RequestPurpose::Caller(next.ticket);
+            session.add_request(now, purpose, next.operation, Some(next.deadline));
         }
     }
 
-    /// Sends requests, for the first time or again.
-    fn repeat(&mut self, now: Time, out: &mut Vec<Output<ClientReply>>) {
+    /// Sends the requests that are due, for the first time or again.
+    fn send_requests(&mut self, now: Time, out: &mut Vec<Output<ClientReply>>) {
         let Some(session) = &mut self.session else {
             return;
         };
         let id = session.granted.session;
-        for (request, asked) in &mut session.asked {
-            if asked.again_at <= now {
-                asked.again_at = now + self.options.retry_interval;
+        for (request, sent) in &mut session.sent {
+            if sent.retry_at <= now {
+                sent.retry_at = now + self.options.retry_interval;
                 let message = ClientMessage::Request {
                     session: id,
                     request: *request,
-                    operation: asked.operation.clone(),
+                    operation: sent.operation.clone(),
                 };
                 out.push(Output::Send {
                     to: self.options.server,
@@ -777,8 +801,8 @@ impl Client {
     }
 }
 
-/// The replay that the server knows by this number.
-fn find(
+/// The replay with this number on the server.
+fn find_player(
     players: &mut BTreeMap<ReplayHandle, Player>,
     replay: u64,
 ) -> Option<(ReplayHandle, &mut Player)> {
@@ -787,13 +811,13 @@ fn find(
     Some((*handle, player))
 }
 
-/// How often a session says that it is there.
-fn interval(granted: &Granted) -> Duration {
+/// The interval of keepalive messages: a third of the session timeout.
+fn keepalive_interval(granted: &Granted) -> Duration {
     Duration::from_millis(u64::from(granted.session_timeout_ms / 3).max(1))
 }
 
-/// Does it make no difference whether it is done once or twice?
-fn may_be_repeated(operation: &Operation) -> bool {
+/// Has the operation the same effect when it is executed twice?
+fn is_idempotent(operation: &Operation) -> bool {
     match operation {
         Operation::Start { is_resumed, .. } => *is_resumed,
         Operation::Stop { .. } | Operation::Delete { .. } => false,
@@ -801,33 +825,33 @@ fn may_be_repeated(operation: &Operation) -> bool {
     }
 }
 
-impl Session {
-    /// May another request be sent?
-    fn has_room(&self) -> bool {
-        let oldest = self.asked.keys().next();
+impl GrantedSession {
+    /// Does the request window allow another request?
+    fn has_window(&self) -> bool {
+        let oldest = self.sent.keys().next();
         oldest.is_none_or(|oldest| self.next_request < oldest + REQUEST_WINDOW)
     }
 
-    /// Puts a request among those to be sent; none when the window is full.
-    fn ask(
+    /// Adds a request, due now; returns its number, or `None` if the window is full.
+    fn add_request(
         &mut self,
         now: Time,
-        purpose: Purpose,
+        purpose: RequestPurpose,
         operation: Operation,
         deadline: Option<Time>,
     ) -> Option<u64> {
-        if !self.has_room() {
+        if !self.has_window() {
             return None;
         }
         let request = self.next_request;
         self.next_request += 1;
-        self.asked.insert(
+        self.sent.insert(
             request,
-            Asked {
+            SentRequest {
                 purpose,
                 operation,
                 deadline,
-                again_at: now,
+                retry_at: now,
             },
         );
         Some(request)
@@ -835,18 +859,18 @@ impl Session {
 }
 
 impl Peer for Client {
-    /// Everything waits for the connection to come back, until its time is up.
+    /// Requests wait for the next connection, or for their deadline.
     fn connection_closed(&mut self, _: &mut Vec<Output<ClientReply>>) {
         self.is_connected = false;
         self.is_welcome = false;
     }
 
-    /// The session is taken up again; what has no answer is sent again as soon as the server has welcomed it.
+    /// Resumes the session: a hello first; the messages without an answer are sent again when it is accepted.
     fn connection_opened(&mut self, now: Time, out: &mut Vec<Output<ClientReply>>) {
         self.is_connected = true;
         self.is_welcome = false;
-        self.hurry(now);
-        self.proceed(now, out);
+        self.retry_now(now);
+        self.send_due(now, out);
     }
 }
 
@@ -863,7 +887,7 @@ impl Machine for Client {
             Input::Request(ticket, request) => self.request(now, ticket, request, out),
             _ => {}
         }
-        self.proceed(now, out);
+        self.send_due(now, out);
     }
 
     fn wake_at(&self) -> Option<Time> {
@@ -871,19 +895,23 @@ impl Machine for Client {
         if !self.is_connected {
             return waiting;
         }
-        let hello = self.hello.map(|(_, again_at)| again_at);
+        let hello = self.hello.map(|(_, retry_at)| retry_at);
         let is_welcome = self.is_welcome;
         let session = self.session.as_ref().map(|session| {
-            let again = |asked: &Asked| Some(asked.again_at).filter(|_| is_welcome);
-            let asked = session.asked.values();
-            let asked = asked.flat_map(|asked| [again(asked), asked.deadline]);
-            let asked = asked.flatten().min().unwrap_or(Time::MAX);
-            let alive_at = Some(session.alive_at).filter(|_| is_welcome);
-            asked.min(alive_at.unwrap_or(Time::MAX))
+            let again = |sent: &SentRequest| Some(sent.retry_at).filter(|_| is_welcome);
+            let sent = session.sent.values();
+            let sent = sent.flat_map(|sent| [again(sent), sent.deadline]);
+            let sent = sent.flatten().min().unwrap_or(Time::MAX);
+            let keepalive_at = Some(session.keepalive_at).filter(|_| is_welcome);
+            sent.min(keepalive_at.unwrap_or(Time::MAX))
         });
-        let recorders = self.recorders.values().filter_map(Recorder::wake_at).min();
+        let recordings = self
+            .recordings
+            .values()
+            .filter_map(ClaimedRecording::wake_at)
+            .min();
         let players = self.players.values().filter_map(Player::wake_at).min();
-        let work = recorders.into_iter().chain(players);
+        let work = recordings.into_iter().chain(players);
         let work = work.filter(|_| self.session.is_some() && is_welcome);
         let times = [waiting, hello, session].into_iter().flatten();
         times.chain(work).min()
@@ -892,7 +920,7 @@ impl Machine for Client {
     fn check_invariants(&self) {
         assert!(self.waiting.len() <= self.options.waiting_max + REQUEST_WINDOW as usize);
         assert!(self.hello.is_none() || self.session.is_none() || !self.is_welcome);
-        for recorder in self.recorders.values() {
+        for recorder in self.recordings.values() {
             recorder.check_invariants();
         }
     }

@@ -15,51 +15,51 @@ use seatrial_machine::{ClientDriver, Storage};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Why a recording is not copied any further. What was copied stays.
+/// Why a copy stopped. The blocks copied so far are kept.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// The archive that the copy is in refused.
+    /// The archive of the copy refused.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// The copy cannot be written, or the block does not continue it.
+    /// The copy cannot be written, or a block does not continue it.
     #[error(transparent)]
     Append(#[from] AppendError),
     /// The copy cannot be read.
     #[error(transparent)]
     Cursor(#[from] CursorError),
     /// The source cannot be read.
-    #[error("the source: {0}")]
+    #[error("source: {0}")]
     Source(RemoteError),
-    /// The service that the copy is in refused, or cannot be reached.
-    #[error("the copy: {0}")]
+    /// The service of the copy refused, or cannot be reached.
+    #[error("copy: {0}")]
     Target(RemoteError),
-    /// The copy has what the source has not: one of them was cut or recorded anew.
+    /// The copy has messages that the source lacks: one of them was truncated or recorded again.
     #[error("the copy, recording {recording}, differs from its source at {position}: {reason}")]
     Differs {
         /// The copy.
         recording: RecordingId,
-        /// Where.
+        /// Position of the first difference.
         position: Position,
-        /// In what.
+        /// The difference.
         reason: String,
     },
 }
 
-/// What a copy needs to know of its source.
+/// The source of a copy: its identity, options and range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopySource {
-    /// Where the blocks come from.
+    /// The archive and recording that the blocks come from.
     pub source: Source,
-    /// How the source was recorded.
+    /// The options of the source, which the copy gets too.
     pub options: RecordingOptions,
-    /// Where it starts.
+    /// Its start.
     pub start: seatrial_archive::Boundary,
-    /// Where it ends, at least.
+    /// Its end, or an earlier one if it grows.
     pub end: seatrial_archive::Boundary,
 }
 
 impl CopySource {
-    /// A recording of the archive that is called `archive`, as its service describes it.
+    /// The source for a recording of a service; `archive` is the name of its archive.
     pub fn remote(archive: &str, description: &Description) -> CopySource {
         CopySource {
             source: Source {
@@ -76,7 +76,7 @@ impl CopySource {
         }
     }
 
-    /// A recording of the archive in the folder that is called `archive`.
+    /// The source for a recording of a local archive with the name `archive`.
     pub fn folder(archive: &str, recording: &Recording) -> CopySource {
         CopySource {
             source: Source {
@@ -94,24 +94,24 @@ impl CopySource {
     }
 }
 
-/// A recording that is a copy, being written: every block is checked and appended at the position that it has in the source. Made
-/// again after whatever interruption, it goes on at its end: first it wants the last block that it has once more, and refuses
-/// the source if that is another one.
+/// A copy being written into a local archive: each block is checked and appended at its position in the source.
 ///
-/// Its downside: damage in the copy before its last block is not noticed here; verifying it does.
+/// An interrupted copy resumes at its end: the source must first yield the last block of the copy again, and is refused if
+/// that block differs. Damage in the copy before its last block is not detected here, but by `verify`.
 #[derive(Debug)]
 pub struct CopyTarget {
     writer: Writer,
-    /// The last block that is there, until the source has shown the same.
+    /// The last block of a resumed copy, until the source has yielded the same.
     last: Option<(Position, Vec<u8>)>,
     messages: u64,
     bytes: u64,
     bug: Option<ServiceBug>,
+    /// Planted bug: drop the next block?
     skips: bool,
 }
 
 impl CopyTarget {
-    /// Goes on with the copy that `archive`, which lies in `folder`, has of this source, or makes one. `now` is the time in
+    /// Resumes the copy that `archive`, whose folder is `folder`, has of this source, or begins one. `now` is the time in
     /// nanoseconds since 1970.
     pub fn begin(
         storage: Arc<dyn Storage>,
@@ -128,12 +128,12 @@ impl CopyTarget {
             return Ok(CopyTarget::new(writer, None));
         };
         let writer = archive.extend(copy.id, now)?;
-        let (end, there) = (writer.end(), source.end.position);
-        if there < end && writer.next_message() > source.end.message {
+        let (end, source_end) = (writer.end(), source.end.position);
+        if source_end < end && writer.next_message() > source.end.message {
             return Err(CopyError::Differs {
                 recording: copy.id,
-                position: there,
-                reason: format!("the source ends there, the copy at {end}"),
+                position: source_end,
+                reason: format!("the source ends there, but the copy ends at {end}"),
             });
         }
         let mut last = None;
@@ -165,23 +165,23 @@ impl CopyTarget {
         self.bug = Some(bug);
     }
 
-    /// The position from which on the source has to be replayed.
+    /// The position from which the source must be replayed.
     pub fn from(&self) -> Position {
         let last = self.last.as_ref().map(|(position, _)| *position);
         last.unwrap_or(self.writer.end())
     }
 
-    /// Where the copy ends.
+    /// The end of the copy.
     pub fn end(&self) -> Position {
         self.writer.end()
     }
 
-    /// The copy's number.
+    /// The number of the copy.
     pub fn recording(&self) -> RecordingId {
         self.writer.recording()
     }
 
-    /// Messages copied since [`CopyTarget::begin`].
+    /// Number of messages copied since [`CopyTarget::begin`].
     pub fn messages(&self) -> u64 {
         self.messages
     }
@@ -191,7 +191,7 @@ impl CopyTarget {
         self.bytes
     }
 
-    /// Takes the next block of the source, whole, with its position there.
+    /// Appends the next block of the source, header included, with its position in the source.
     pub fn append(&mut self, position: Position, bytes: &[u8], now: u64) -> Result<(), CopyError> {
         if let Some((expected, last)) = self.last.take() {
             if expected == position && block::is_same_content(&last, bytes) {
@@ -201,10 +201,10 @@ impl CopyTarget {
             return Err(CopyError::Differs {
                 recording: self.recording(),
                 position: expected,
-                reason: "the blocks there are not the same".to_owned(),
+                reason: "the blocks of source and copy have different contents".to_owned(),
             });
         }
-        // Bug: the first block that is missing is left out.
+        // Bug: the first missing block is skipped.
         if std::mem::take(&mut self.skips) {
             return Ok(());
         }
@@ -215,27 +215,27 @@ impl CopyTarget {
         Ok(())
     }
 
-    /// Syncs if its level says so.
+    /// Syncs if the durability level requires it now.
     pub fn tick(&mut self, now: u64) -> Result<(), CopyError> {
         Ok(self.writer.tick(now)?)
     }
 
-    /// Makes what was copied durable, and ends the copy for now.
+    /// Makes the copied blocks durable and stops the recording; it can be resumed.
     pub fn stop(self, now: u64) -> Result<Position, CopyError> {
         Ok(self.writer.stop(now)?.end)
     }
 }
 
-/// Copies one recording of a remote archive up to `bound`: its end as it is now, its stop ([`ReplayBound::Live`]), or for ever.
-/// After each piece `go_on` is asked whether to go on; `clock` tells nanoseconds since 1970. Connections that are lost, and a
-/// server that starts again, are waited for.
+/// Copies one recording of a remote archive up to `bound`: its current end, its stop ([`ReplayBound::Live`]), or without an
+/// end. Stops after a piece for which `is_wanted` returns false; `clock` returns nanoseconds since 1970. Lost connections and
+/// restarts of the server only delay it.
 pub fn copy_remote<C: ClientDriver<Client>>(
     remote: &mut RemoteArchive<C>,
     target: &mut CopyTarget,
     recording: u64,
     bound: ReplayBound,
     mut clock: impl FnMut() -> u64,
-    mut go_on: impl FnMut(&CopyTarget) -> bool,
+    mut is_wanted: impl FnMut(&CopyTarget) -> bool,
 ) -> Result<(), CopyError> {
     let request = ReplayRequest {
         recording,
@@ -271,7 +271,7 @@ pub fn copy_remote<C: ClientDriver<Client>>(
             }
             Played::Ended(_) => return Ok(()),
         }
-        if !go_on(target) {
+        if !is_wanted(target) {
             return remote.close(replay).map_err(CopyError::Source);
         }
     }

@@ -1,6 +1,7 @@
 //! Protocol messages and their encoding. Byte map in `docs/formats/archive-protocol.md`.
 //!
-//! [`ClientMessage`] and [`ServerMessage`] decode without copying what they carry; whatever decodes encodes to the same bytes.
+//! [`ClientMessage`] and [`ServerMessage`] decode without copying their bodies. Bytes that decode are the encoding of the
+//! decoded message.
 
 use crate::answer::{Answer, Refusal, RefusalCode};
 use crate::operation::Operation;
@@ -9,21 +10,21 @@ pub use seatrial_machine::MessageError;
 
 /// The name of the protocol.
 pub const PROTOCOL: &str = "archive";
-/// The version of the protocol that is spoken.
+/// The version of the protocol.
 pub const VERSION: u8 = 2;
-/// Bytes of the header that every message starts with.
+/// Length in bytes of the header of every message.
 pub const HEADER_LENGTH: usize = 24;
 /// The longest message: 18 MiB, which holds one block with a message of the longest length.
 pub const MESSAGE_LENGTH_MAX: usize = 18 << 20;
-/// Bytes of a label.
+/// Maximum length of a label in bytes.
 pub const LABEL_LENGTH_MAX: usize = 1_024;
-/// Bytes of the words of an error.
+/// Maximum length of the text of a refusal in bytes.
 pub const TEXT_LENGTH_MAX: usize = 4_096;
-/// Requests of one session that may be under way.
+/// Maximum number of requests of one session in flight.
 pub const REQUEST_WINDOW: u64 = 64;
-/// Bytes of the header of the body of a `record` or `copy` message, in front of the messages.
+/// Length in bytes of the second header of a `record` or `copy` message, before the batch.
 pub const RECORD_HEADER_LENGTH: usize = 16;
-/// Entries of one `recorded` message.
+/// Maximum number of places in one `recorded` message.
 pub const ENTRIES_MAX: usize = 4_096;
 
 /// The first byte of every message.
@@ -41,11 +42,11 @@ mod kind {
     pub(super) const RECORDED: u8 = 18;
     pub(super) const DATA: u8 = 19;
     pub(super) const REPLAY: u8 = 20;
-    pub(super) const ALIVE_TOO: u8 = 21;
+    pub(super) const SERVER_ALIVE: u8 = 21;
     pub(super) const GONE: u8 = 22;
 }
 
-/// The fields that every message starts with.
+/// The header of every message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Header {
     kind: u8,
@@ -78,7 +79,7 @@ impl Header {
         })
     }
 
-    /// This kind is never sent by that side.
+    /// The error of a kind that the sending side does not have.
     fn unknown_kind(&self) -> MessageError {
         MessageError::Value {
             field: "kind",
@@ -87,27 +88,27 @@ impl Header {
         }
     }
 
-    /// An error unless the fields that this kind does not use are zero.
+    /// Checks that the fields that this kind does not use are zero.
     fn only(self, code: bool, detail: bool, second: bool) -> Result<Header, MessageError> {
-        let never = |field, offset, value| MessageError::Value {
+        let invalid = |field, offset, value| MessageError::Value {
             field,
             offset,
             value,
         };
         if !code && self.code != 0 {
-            return Err(never("code", 1, u64::from(self.code)));
+            return Err(invalid("code", 1, u64::from(self.code)));
         }
         if !detail && self.detail != 0 {
-            return Err(never("detail", 4, u64::from(self.detail)));
+            return Err(invalid("detail", 4, u64::from(self.detail)));
         }
         if !second && self.second != 0 {
-            return Err(never("second id", 16, self.second));
+            return Err(invalid("second id", 16, self.second));
         }
         Ok(self)
     }
 }
 
-/// What the body of a batch is.
+/// The form of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchForm {
     /// Frames back to back, to be put into blocks.
@@ -116,25 +117,25 @@ pub enum BatchForm {
     Blocks,
 }
 
-/// What a client says.
+/// A message of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientMessage<'a> {
     /// Asks for a session.
     Hello {
-        /// The version that the client speaks.
+        /// The protocol version of the client.
         version: u8,
-        /// A number that no client has used before, or that of the session.
+        /// A number that identifies the client: new, or that of the session to resume.
         token: u64,
-        /// The session to resume on this connection; 0: a new one.
+        /// The session to resume on this connection; 0: open a new one.
         session: u64,
     },
-    /// Asks for something; answered by [`ServerMessage::Reply`].
+    /// A request; answered by [`ServerMessage::Reply`].
     Request {
         /// The session.
         session: u64,
-        /// Rises by 1 from 1; the same number again is the same request again.
+        /// The number of the request: from 1, in steps of 1. A repeated number is the same request.
         request: u64,
-        /// What is asked.
+        /// The requested operation.
         operation: Operation,
     },
     /// Messages to be recorded; answered by [`ServerMessage::Recorded`].
@@ -145,37 +146,37 @@ pub enum ClientMessage<'a> {
         claim: u64,
         /// The number that the first message has to get.
         first_message: u64,
-        /// How many messages.
+        /// Number of messages.
         messages: u32,
         /// CRC-32C of the body.
         checksum: u32,
-        /// What the body is.
+        /// The form of the body.
         form: BatchForm,
         /// The messages.
         body: &'a [u8],
     },
-    /// Allows a replay to send more.
+    /// Credit of a replay.
     Credit {
         /// The session.
         session: u64,
         /// The replay.
         replay: u64,
-        /// A data message may be sent while fewer bytes than this were sent since the replay began.
+        /// The server may send a data message while it has sent fewer bytes than this since the replay began.
         limit: u64,
     },
-    /// The replay is not wanted any more.
+    /// Cancels a replay.
     Close {
         /// The session.
         session: u64,
         /// The replay.
         replay: u64,
     },
-    /// The client is still there.
+    /// Keeps the session alive.
     Alive {
         /// The session.
         session: u64,
     },
-    /// The session has ended: what it has claimed is free, its replays end.
+    /// Ends the session, its claims and its replays.
     Goodbye {
         /// The session.
         session: u64,
@@ -232,7 +233,7 @@ impl<'a> ClientMessage<'a> {
         Ok(message)
     }
 
-    /// Session and number of a request whose body makes no sense.
+    /// Session and number of a request whose body may be malformed.
     pub(crate) fn request_header(bytes: &[u8]) -> Option<(u64, u64)> {
         let header = Header::decode(&mut FieldReader::new(bytes)).ok()?;
         (header.kind == kind::REQUEST).then_some((header.first, header.second))
@@ -260,7 +261,7 @@ impl<'a> ClientMessage<'a> {
         })
     }
 
-    /// The message as sent.
+    /// The encoded message.
     pub fn encode(&self) -> Vec<u8> {
         let header = |kind, first, second| Header {
             kind,
@@ -330,8 +331,8 @@ impl<'a> ClientMessage<'a> {
     }
 }
 
-/// What a client of another version, whose first message this is, is answered: a refusal that it understands. `None`: it is
-/// no client.
+/// The refusal for a client of another version, in the form of a welcome that every version decodes; `None` if
+/// `first_message` is not a hello.
 pub fn refuse_version(first_message: &[u8]) -> Option<Vec<u8>> {
     match ClientMessage::decode(first_message) {
         Ok(ClientMessage::Hello { version, token, .. }) => {
@@ -344,11 +345,11 @@ pub fn refuse_version(first_message: &[u8]) -> Option<Vec<u8>> {
 
 /// The refusal of a version.
 pub(crate) fn wrong_version(version: u8) -> Refusal {
-    let text = format!("version {version} is not spoken here, version {VERSION} is");
+    let text = format!("protocol version {version} is not supported, expected version {VERSION}");
     Refusal::new(RefusalCode::WrongVersion, text)
 }
 
-/// Where one batch went.
+/// The positions of one recorded batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchPlace {
     /// The number of its first message.
@@ -359,9 +360,9 @@ pub struct BatchPlace {
     pub end: u64,
 }
 
-/// How far a claim's recording has come.
+/// The written and the durable end of a live recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reached {
+pub struct RecordProgress {
     /// The number that the next message gets.
     pub written_message: u64,
     /// The position after the last written message.
@@ -372,22 +373,22 @@ pub struct Reached {
     pub durable_position: u64,
 }
 
-/// How a replay is doing.
+/// The state of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayState {
-    /// There is more to come, or there may be.
+    /// Not ended: data may follow.
     Open = 0,
     /// Everything up to its bound was sent.
     Complete = 1,
     /// Everything was sent and the recording was stopped.
     Stopped = 2,
-    /// It cannot continue, for this reason.
+    /// It cannot continue; the message has the reason.
     Failed = 3,
     /// The server does not know it.
     Unknown = 4,
 }
 
-/// What the server says.
+/// A message of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerMessage<'a> {
     /// A session, or why there is none.
@@ -403,18 +404,18 @@ pub enum ServerMessage<'a> {
         session: u64,
         /// The request.
         request: u64,
-        /// What came of it.
+        /// The answer, or why it was refused.
         result: Result<Answer, Refusal>,
     },
-    /// How far a claim's recording has come, and where batches went; also why a batch was not taken.
+    /// The progress of a live recording, the places of batches, and why a batch was refused.
     Recorded {
         /// The session.
         session: u64,
         /// The claim.
         claim: u64,
-        /// How far it has come.
-        reached: Reached,
-        /// Batches that were written, or found to be there already.
+        /// The written and the durable end.
+        reached: RecordProgress,
+        /// Places of batches that were written, or found equal to recorded ones.
         places: Vec<BatchPlace>,
         /// Why a batch was refused, or the claim has ended.
         refusal: Option<Refusal>,
@@ -430,13 +431,13 @@ pub enum ServerMessage<'a> {
         /// For each block its position (8 bytes) and the block as it is in its segment, padding included.
         blocks: &'a [u8],
     },
-    /// How a replay is doing: sent when it ends, and now and then while nothing else is sent.
+    /// The state of a replay: sent when it ends, and in reply to [`ClientMessage::Alive`].
     Replay {
         /// The session.
         session: u64,
         /// The replay.
         replay: u64,
-        /// How it is doing.
+        /// The state.
         state: ReplayState,
         /// Bytes of it that were sent.
         offset: u64,
@@ -445,30 +446,30 @@ pub enum ServerMessage<'a> {
         /// Why it failed.
         refusal: Option<Refusal>,
     },
-    /// The server is still there.
+    /// The reply to [`ClientMessage::Alive`].
     Alive {
         /// The session.
         session: u64,
     },
-    /// The server does not know this session (any more).
+    /// The server has no such session (any more).
     Gone {
         /// The session.
         session: u64,
     },
 }
 
-/// A session and what may be done in it.
+/// A session and its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// Its number.
     pub session: u64,
-    /// Bytes of frames that one claim may have under way, not yet written.
+    /// Maximum number of bytes of frames of one claim that are not written yet.
     pub record_window_bytes: u32,
-    /// Bytes of frames of one `record` message.
+    /// Maximum number of bytes of one batch.
     pub batch_bytes_max: u32,
-    /// The largest window of one replay.
+    /// Maximum window of one replay in bytes.
     pub replay_window_bytes_max: u32,
-    /// A session that is silent for so long ends.
+    /// Silence in milliseconds after which a session ends.
     pub session_timeout_ms: u32,
 }
 
@@ -502,7 +503,7 @@ impl<'a> ServerMessage<'a> {
                 }
             }
             kind::REPLAY => ServerMessage::decode_replay(header, &mut reader)?,
-            kind::ALIVE_TOO => ServerMessage::Alive {
+            kind::SERVER_ALIVE => ServerMessage::Alive {
                 session: header.only(false, false, false)?.first,
             },
             kind::GONE => ServerMessage::Gone {
@@ -541,7 +542,7 @@ impl<'a> ServerMessage<'a> {
         reader: &mut FieldReader<'a>,
     ) -> Result<ServerMessage<'a>, MessageError> {
         let header = header.only(true, true, true)?;
-        let reached = Reached {
+        let reached = RecordProgress {
             written_message: reader.long("written message")?,
             written_position: reader.long("written position")?,
             durable_message: reader.long("durable message")?,
@@ -600,7 +601,7 @@ impl<'a> ServerMessage<'a> {
         })
     }
 
-    /// The message as sent.
+    /// The encoded message.
     pub fn encode(&self) -> Vec<u8> {
         let header = |kind, first, second| Header {
             kind,
@@ -663,16 +664,16 @@ impl<'a> ServerMessage<'a> {
                 };
                 encode_replay(header, *offset, *position, refusal.as_ref())
             }
-            ServerMessage::Alive { session } => header(kind::ALIVE_TOO, *session, 0).encode(),
+            ServerMessage::Alive { session } => header(kind::SERVER_ALIVE, *session, 0).encode(),
             ServerMessage::Gone { session } => header(kind::GONE, *session, 0).encode(),
         }
     }
 }
 
-/// Bytes of a data message in front of its blocks.
+/// Length in bytes of the headers of a data message, before its blocks.
 pub const DATA_HEADER_LENGTH: usize = HEADER_LENGTH + 8;
 
-/// A data message without its blocks, which follow it and are read in place.
+/// The headers of a data message; the blocks are read into the same buffer after them.
 pub(crate) fn data_header(session: u64, replay: u64, offset: u64) -> Vec<u8> {
     let header = Header {
         kind: kind::DATA,
@@ -722,7 +723,7 @@ fn encode_replay(header: Header, offset: u64, position: u64, refusal: Option<&Re
 
 fn encode_recorded(
     header: Header,
-    reached: &Reached,
+    reached: &RecordProgress,
     places: &[BatchPlace],
     refusal: Option<&Refusal>,
 ) -> Vec<u8> {

@@ -127,96 +127,95 @@ impl CopyRequest {
 /// A request's operation. Positions, recordings and message numbers are those of `docs/formats/archive.md`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Which recordings are there?
+    /// Lists recordings, in the order of their numbers.
     List {
         /// Only those with higher numbers.
         after: u64,
         /// At most this number; the server may return fewer, and whether there are more.
         count_max: u32,
-        /// Which ones.
+        /// Conditions on the recordings.
         filter: ListFilter,
     },
-    /// What is known about a recording?
+    /// Describes a recording.
     Describe {
-        /// Which.
+        /// The recording.
         recording: u64,
     },
     /// Begins a recording, and claims it for this session.
     Start {
         /// Its label.
         label: String,
-        /// Bytes after which a new segment is begun; 0: as the server likes.
+        /// Length in bytes from which on a new segment is begun; 0: the server's default.
         segment_length: u64,
         /// When its messages are made durable.
         durability: Durability,
-        /// If the newest recording with this label is there, extend that one instead.
+        /// Extend the newest recording with this label instead, if there is one?
         is_resumed: bool,
     },
-    /// Goes on with a recording that is not being recorded, and claims it for this session. If this session has
-    /// claimed it already, answers the same claim.
+    /// Extends a stopped recording, and claims it for this session. If this session has claimed it already, returns that claim.
     Extend {
-        /// Which.
+        /// The recording.
         recording: u64,
     },
-    /// Ends a recording that this session has claimed, durably.
+    /// Stops a recording that this session has claimed; it is durable after that.
     Stop {
-        /// Which.
+        /// The recording.
         recording: u64,
     },
     /// Makes everything written so far durable.
     Flush {
-        /// Which.
+        /// The recording.
         recording: u64,
     },
-    /// Cuts off a stopped recording's end.
+    /// Truncates a stopped recording.
     Truncate {
-        /// Which.
+        /// The recording.
         recording: u64,
         /// Its new end.
         position: u64,
     },
     /// Removes the segments that end at or before a position.
     Purge {
-        /// Which.
+        /// The recording.
         recording: u64,
         /// The position.
         before: u64,
     },
-    /// Like purge, but leaves the files.
+    /// Like purge, but keeps the files.
     Detach {
-        /// Which.
+        /// The recording.
         recording: u64,
         /// The position.
         before: u64,
     },
-    /// Takes in segments in front of the present start whose files are there (again).
+    /// Adds the segments before the start whose files exist (again).
     Attach {
-        /// Which.
+        /// The recording.
         recording: u64,
     },
-    /// Removes a recording that is not being recorded.
+    /// Deletes a stopped recording.
     Delete {
-        /// Which.
+        /// The recording.
         recording: u64,
     },
-    /// Gives it another label.
+    /// Changes the label of a recording.
     Relabel {
-        /// Which.
+        /// The recording.
         recording: u64,
-        /// The label.
+        /// The new label.
         label: String,
     },
-    /// Rewrites the catalog without what is over.
+    /// Rewrites the catalog without events that no longer have an effect.
     Compact,
-    /// How is the server?
+    /// Returns the counters of the server.
     Health,
-    /// Sends a recording. The number of the request becomes that of the replay.
+    /// Begins a replay. It has the number of the request.
     Replay(ReplayRequest),
     /// Begins a copy of another archive's recording, or resumes an existing one, and claims it for this session.
     Copy(CopyRequest),
-    /// Which files does a recording have?
+    /// Lists the segment files of a recording.
     Segments {
-        /// Which.
+        /// The recording.
         recording: u64,
         /// Only segments that start at or after this position.
         from: u64,
@@ -225,7 +224,7 @@ pub enum Operation {
     },
 }
 
-/// Fields of a request that name an operation.
+/// The codes of operations.
 mod code {
     pub(super) const LIST: u8 = 1;
     pub(super) const DESCRIBE: u8 = 2;
@@ -246,7 +245,7 @@ mod code {
     pub(super) const COPY: u8 = 17;
 }
 
-/// The position that stands for none.
+/// The encoding of an absent position.
 const NONE: u64 = u64::MAX;
 
 pub(crate) fn encode_durability(durability: Durability, out: &mut Vec<u8>) {
@@ -374,7 +373,7 @@ impl ReplayRequest {
 }
 
 impl Operation {
-    /// Appends the operation as sent. Labels that are too long are cut.
+    /// Appends the encoded operation. Labels above the maximum length are truncated.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let one = |out: &mut Vec<u8>, code, recording: u64| {
             out.push(code);
@@ -443,7 +442,7 @@ impl Operation {
         }
     }
 
-    /// The operation that comes next.
+    /// Decodes the next operation.
     pub(crate) fn decode(reader: &mut FieldReader<'_>) -> Result<Operation, MessageError> {
         let code = reader.byte("operation")?;
         match code {

@@ -10,16 +10,17 @@ use seatrial_archive::{BATCH_LENGTH, Position};
 use seatrial_machine::{ClientDriver, Ticket};
 use std::collections::VecDeque;
 
-/// Bytes of blocks that are sent and not confirmed, unless one batch is longer.
-const UNDER_WAY_MAX: usize = 4 << 20;
+/// Maximum number of bytes of unconfirmed blocks, unless one batch is longer.
+const IN_FLIGHT_MAX: usize = 4 << 20;
 
-/// A recording of a running service that is a copy, being written: the counterpart of [`crate::CopyTarget`] for a
-/// destination behind a connection. Blocks are gathered, and sent without waiting for those before; the service appends
-/// them at the positions that they have in the source. Begun again after whatever interruption, it goes on at the copy's
-/// end: first it wants the last block that the copy has once more, and the service refuses the source if that is another
-/// one. Connections that are lost, and a service that starts again, are the client's business.
+/// A copy being written into a running service: the counterpart of [`crate::CopyTarget`] over a connection.
 ///
-/// Its downside: while nothing is appended, the caller has to call [`PushTarget::settle`] now and then, or the session ends.
+/// Blocks gather in a batch; batches are sent without waiting for the confirmation of earlier ones, up to 4 MiB in flight. The
+/// service appends the blocks at their positions in the source. An interrupted copy resumes at its end: the last block of the
+/// copy is sent again, and the service refuses a source with a different one. The client handles lost connections and
+/// restarts of the service.
+///
+/// While nothing is appended, the caller must call [`PushTarget::settle`] within the session timeout, or the session ends.
 #[derive(Debug)]
 pub struct PushTarget {
     recording: RecordingId,
@@ -27,22 +28,23 @@ pub struct PushTarget {
     end: Position,
     /// Messages with lower numbers were in the copy before.
     first: u64,
-    gathered: BlockBatch,
-    sent: VecDeque<Sent>,
-    under_way: usize,
+    /// Blocks that are not sent yet.
+    batch: BlockBatch,
+    sent: VecDeque<InFlightBatch>,
+    in_flight_bytes: usize,
     messages: u64,
     bytes: u64,
 }
 
-/// What was sent and is not confirmed.
+/// A batch without a confirmation.
 #[derive(Debug)]
-struct Sent {
+struct InFlightBatch {
     ticket: Ticket,
     length: usize,
 }
 
 impl PushTarget {
-    /// Goes on with the copy that the service has of this source, or makes one.
+    /// Resumes the copy that the service has of this source, or begins one.
     pub fn begin<C: ClientDriver<Client>>(
         remote: &mut RemoteArchive<C>,
         source: &CopySource,
@@ -62,7 +64,7 @@ impl PushTarget {
         let recording = RecordingId(claimed.recording);
         let end = Position(claimed.position);
         if source.end.position < end && claimed.next_message > source.end.message {
-            let reason = format!("the source ends there, the copy at {end}");
+            let reason = format!("the source ends there, but the copy ends at {end}");
             // The claim blocks other writers until this session ends.
             remote.stop(recording.0).map_err(CopyError::Target)?;
             return Err(CopyError::Differs {
@@ -81,15 +83,15 @@ impl PushTarget {
             from,
             end,
             first: claimed.next_message,
-            gathered: BlockBatch::new(),
+            batch: BlockBatch::new(),
             sent: VecDeque::new(),
-            under_way: 0,
+            in_flight_bytes: 0,
             messages: 0,
             bytes: 0,
         })
     }
 
-    /// From where on the source has to be replayed, whole blocks.
+    /// The origin from which the source must be replayed, in whole blocks.
     pub fn from(&self) -> Origin {
         self.from
     }
@@ -99,75 +101,75 @@ impl PushTarget {
         self.end
     }
 
-    /// The copy's number there.
+    /// The number of the copy in the service.
     pub fn recording(&self) -> RecordingId {
         self.recording
     }
 
-    /// Messages sent since [`PushTarget::begin`] that were not there.
+    /// Number of messages sent since [`PushTarget::begin`] that the copy lacked.
     pub fn messages(&self) -> u64 {
         self.messages
     }
 
-    /// Bytes of their blocks.
+    /// Bytes of the blocks of these messages.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Takes the next block of the source, whole, with its position there.
+    /// Appends the next block of the source, header included, with its position in the source.
     pub fn append<C: ClientDriver<Client>>(
         &mut self,
         remote: &mut RemoteArchive<C>,
         position: Position,
         bytes: &[u8],
     ) -> Result<(), CopyError> {
-        let before = u64::from(self.gathered.messages());
-        let pushed = self.gathered.push(position.0, bytes);
+        let before = u64::from(self.batch.messages());
+        let pushed = self.batch.push(position.0, bytes);
         pushed.map_err(|refusal| CopyError::Target(refusal.into()))?;
-        let count = u64::from(self.gathered.messages()) - before;
-        if self.gathered.first_message() + before >= self.first {
+        let count = u64::from(self.batch.messages()) - before;
+        if self.batch.first_message() + before >= self.first {
             self.messages += count;
             self.bytes += bytes.len() as u64;
         }
-        if self.gathered.length() >= BATCH_LENGTH {
+        if self.batch.length() >= BATCH_LENGTH {
             self.send(remote)?;
         }
         Ok(())
     }
 
-    /// Sends what is gathered.
+    /// Sends the gathered batch.
     fn send<C: ClientDriver<Client>>(
         &mut self,
         remote: &mut RemoteArchive<C>,
     ) -> Result<(), CopyError> {
-        if self.gathered.is_empty() {
+        if self.batch.is_empty() {
             return Ok(());
         }
-        let length = self.gathered.length();
-        while !self.sent.is_empty() && self.under_way + length > UNDER_WAY_MAX {
+        let length = self.batch.length();
+        while !self.sent.is_empty() && self.in_flight_bytes + length > IN_FLIGHT_MAX {
             self.confirm(remote)?;
         }
-        let ticket = remote.copy(self.recording.0, self.gathered.take());
-        self.sent.push_back(Sent { ticket, length });
-        self.under_way += length;
+        let ticket = remote.copy(self.recording.0, self.batch.take());
+        self.sent.push_back(InFlightBatch { ticket, length });
+        self.in_flight_bytes += length;
         Ok(())
     }
 
-    /// Waits for the oldest batch.
+    /// Waits for the confirmation of the oldest batch.
     fn confirm<C: ClientDriver<Client>>(
         &mut self,
         remote: &mut RemoteArchive<C>,
     ) -> Result<(), CopyError> {
         if let Some(sent) = self.sent.pop_front() {
-            self.under_way -= sent.length;
+            self.in_flight_bytes -= sent.length;
             let place = remote.recorded(sent.ticket).map_err(CopyError::Target)?;
             self.end = Position(place.end);
         }
         Ok(())
     }
 
-    /// Sends what was appended, and waits until it is confirmed: as durable as the source's level says. With nothing
-    /// appended it tells the service that this client is still there.
+    /// Sends all appended blocks and waits until they are as durable as the source's level says. With nothing appended it keeps
+    /// the session alive.
     pub fn settle<C: ClientDriver<Client>>(
         &mut self,
         remote: &mut RemoteArchive<C>,
@@ -182,7 +184,7 @@ impl PushTarget {
         Ok(())
     }
 
-    /// Makes what was copied durable, and ends the copy for now.
+    /// Makes the copied blocks durable and stops the recording; it can be resumed.
     pub fn stop<C: ClientDriver<Client>>(
         mut self,
         remote: &mut RemoteArchive<C>,

@@ -23,7 +23,7 @@ pub enum RemoteError {
     /// The request was sent, but no answer arrived: it may or may not have been carried out.
     #[error("timed out; outcome unknown")]
     Unknown,
-    /// The answer is of another kind than the request.
+    /// The answer does not fit the operation.
     #[error("the archive's answer does not match the request")]
     Confused,
 }
@@ -42,23 +42,23 @@ pub enum Played {
 /// the server; the caller only sees the delay. Between calls nothing is read and nothing is sent.
 #[derive(Debug)]
 pub struct RemoteArchive<C> {
-    conversation: C,
+    driver: C,
     /// Replies that arrived before the caller waited for them: at most one for each request in flight.
     early: BTreeMap<Ticket, ClientReply>,
 }
 
 impl<C: ClientDriver<Client>> RemoteArchive<C> {
-    /// A remote archive over this conversation.
-    pub fn new(conversation: C) -> RemoteArchive<C> {
+    /// A remote archive over this driver of a [`Client`].
+    pub fn new(driver: C) -> RemoteArchive<C> {
         RemoteArchive {
-            conversation,
+            driver,
             early: BTreeMap::new(),
         }
     }
 
     /// The driver.
-    pub fn conversation(&self) -> &C {
-        &self.conversation
+    pub fn driver(&self) -> &C {
+        &self.driver
     }
 
     /// The reply to a request.
@@ -67,10 +67,7 @@ impl<C: ClientDriver<Client>> RemoteArchive<C> {
             return Ok(reply);
         }
         loop {
-            let (found, reply) = self
-                .conversation
-                .next_reply()
-                .ok_or(RemoteError::Unreachable)?;
+            let (found, reply) = self.driver.next_reply().ok_or(RemoteError::Unreachable)?;
             if found == ticket {
                 return Ok(reply);
             }
@@ -79,7 +76,7 @@ impl<C: ClientDriver<Client>> RemoteArchive<C> {
     }
 
     fn call(&mut self, request: ClientRequest) -> Result<ClientReply, RemoteError> {
-        let ticket = self.conversation.submit(request);
+        let ticket = self.driver.submit(request);
         match self.wait(ticket)? {
             ClientReply::Refused(refusal) => Err(refusal.into()),
             ClientReply::Busy | ClientReply::Unreachable => Err(RemoteError::Unreachable),
@@ -88,7 +85,7 @@ impl<C: ClientDriver<Client>> RemoteArchive<C> {
         }
     }
 
-    /// Any operation but a replay.
+    /// Executes any operation except a replay.
     pub fn ask(&mut self, operation: Operation) -> Result<Answer, RemoteError> {
         match self.call(ClientRequest::Ask(operation))? {
             ClientReply::Answer(answer) => Ok(answer),
@@ -187,7 +184,7 @@ impl<C: ClientDriver<Client>> RemoteArchive<C> {
     /// Submits a batch without waiting for its confirmation, which [`RemoteArchive::recorded`] does. If too much is in
     /// flight, the batch is returned: wait for an earlier one.
     pub fn record(&mut self, recording: u64, batch: FrameBatch) -> Ticket {
-        self.conversation
+        self.driver
             .submit(ClientRequest::Record { recording, batch })
     }
 
@@ -198,8 +195,7 @@ impl<C: ClientDriver<Client>> RemoteArchive<C> {
 
     /// The same as [`RemoteArchive::record`] with blocks for a copy.
     pub fn copy(&mut self, recording: u64, batch: BlockBatch) -> Ticket {
-        self.conversation
-            .submit(ClientRequest::Copy { recording, batch })
+        self.driver.submit(ClientRequest::Copy { recording, batch })
     }
 
     /// Waits until a batch is recorded as durably as the recording's level says.

@@ -1,13 +1,13 @@
 //! The server's machine: sessions, recordings and replays of one archive.
 
 mod job;
+mod live_recording;
 mod play;
 mod reads;
 mod record;
 mod replay;
 mod send;
 mod session;
-mod track;
 mod write;
 
 use crate::answer::{Answer, Health, Refusal, RefusalCode};
@@ -15,35 +15,35 @@ use crate::bug::ServiceBug;
 use crate::limits::ServiceLimits;
 use crate::message::{ClientMessage, Granted, ServerMessage, VERSION, wrong_version};
 use crate::operation::Operation;
-use job::{ControlJob, Controlled, Done, Place, Read};
+use job::{ArchiveLocation, ControlJob, ControlOutcome, ControlResult, ReadResult};
+use live_recording::{LiveRecording, RequestId};
 use reads::Reads;
 use record::EarlyClaim;
 use replay::Replay;
 use seatrial_archive::{Archive, ArchiveError, Recovered};
 use seatrial_machine::{Computed, Input, Job, Machine, NodeId, Output, Rng, Storage, Ticket, Time};
-use session::{Seen, Session};
+use session::{RequestStatus, ServerSession};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use track::{Asker, Track};
-use write::{Lane, Pending, Written};
+use write::{PendingBatch, WriteResult};
 
-/// What a service needs to know.
+/// The options of an [`ArchiveService`].
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
-    /// Its bounds.
+    /// Bounds of memory, sessions and jobs.
     pub limits: ServiceLimits,
-    /// Where the numbers of sessions come from. No two lives of a service may have the same seed.
+    /// The seed of session numbers. It must differ at each start of a service.
     pub seed: u64,
-    /// Nanoseconds since 1970 at the beginning of the machine's time.
+    /// The start of the machine's time, in nanoseconds since 1970.
     pub epoch: u64,
     /// A planted bug.
     pub bug: Option<ServiceBug>,
 }
 
 impl ServiceOptions {
-    /// The usual bounds. `epoch` is the time now, in nanoseconds since 1970, and makes the seed.
+    /// Default bounds. `epoch` is the current time in nanoseconds since 1970; it is also the seed.
     pub fn new(epoch: u64) -> ServiceOptions {
         ServiceOptions {
             limits: ServiceLimits::default(),
@@ -54,76 +54,85 @@ impl ServiceOptions {
     }
 }
 
-/// What a local caller may ask.
+/// A request of a local caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceRequest {
-    /// Writes what has come, stops all recordings, and takes nothing more.
+    /// Writes what was received, stops all recordings, and accepts no further message.
     Close,
 }
 
-/// What it is answered.
+/// The reply to a [`ServiceRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceReply {
     /// All recordings are stopped.
     Closed,
 }
 
-/// What a job under way is for.
+/// What the result of a running job applies to: a catalog operation, a live recording, a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Task {
-    Control(Asker, Purpose),
+enum JobTarget {
+    Control(RequestId, ControlPurpose),
     Write(u64),
-    Replay(Asker),
+    Replay(RequestId),
 }
 
-/// What is made of the result of an operation on the catalog.
+/// How the result of a catalog operation is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
-    /// The answer is kept for when the request comes again.
+enum ControlPurpose {
+    /// The answer is kept for repetitions: the operation is executed once.
     Change,
-    /// It is carried out again then.
-    Question,
-    /// A recording is claimed; it was there before or not.
+    /// The answer is not kept: a repetition is executed again.
+    Query,
+    /// The result is the writer of a claimed recording.
     Claim,
-    /// What was asked for is where the recording ends.
+    /// The answer is the end of the recording.
     End,
 }
 
-/// The archive as a machine that serves clients. It owns the archive, the writers of all recordings that are being recorded, and
-/// the cursors of all replays; whatever touches the disk is a job that takes the one it needs along and brings it back:
-/// one job at a time for the catalog, one for each recording, one for each replay. What arrives meanwhile for the same
-/// gathers, and is written with one call and one sync by the next job. Answers are sent when the job that did it is back.
+/// The machine that serves an archive to clients.
 ///
-/// Nothing waits for a client: what it is sent is bounded by the credit that it gave, what it sends by windows. Every
-/// queue has its bound in [`ServiceLimits`].
+/// It owns the archive, the writers of all live recordings, and the cursors of all replays. All access to the disk is a job that
+/// takes the object it needs and returns it: at most one job for the catalog, one per live recording, one per replay, and
+/// `reads_max` for all replays. Batches that arrive while a job writes are written by the next job, with one sync. An
+/// answer is sent when its job has returned.
 ///
-/// Its downside: one thread makes all turns, so messages are copied once into a block by a job, and a client that asks for
-/// many small replays costs turns that others wait for.
+/// No client can make it wait: data sent to a client is bounded by the client's credit, data received by windows. Every queue
+/// has its bound in [`ServiceLimits`].
+///
+/// Cost: messages are copied once, by the job that builds their block. All turns run on one thread, so the turns of a client
+/// with many small replays delay other clients.
 #[derive(Debug)]
 pub struct ArchiveService {
     options: ServiceOptions,
-    place: Place,
-    /// `None` while a job has it.
+    location: ArchiveLocation,
+    /// `None` while a job owns it.
     archive: Option<Box<Archive>>,
-    controls: VecDeque<(Asker, Purpose, Operation)>,
-    sessions: BTreeMap<u64, Session>,
+    /// Catalog operations that wait for the running one.
+    controls: VecDeque<(RequestId, ControlPurpose, Operation)>,
+    /// Sessions by number.
+    sessions: BTreeMap<u64, ServerSession>,
+    /// Session numbers by the token of the client.
     tokens: BTreeMap<u64, u64>,
     session_numbers: Rng,
-    tracks: BTreeMap<u64, Track>,
+    /// Live recordings by number.
+    live_recordings: BTreeMap<u64, LiveRecording>,
     early_claims: BTreeMap<u64, EarlyClaim>,
-    replays: BTreeMap<Asker, Replay>,
+    replays: BTreeMap<RequestId, Replay>,
     reads: Reads,
-    tasks: BTreeMap<Ticket, Task>,
+    /// Running jobs.
+    jobs: BTreeMap<Ticket, JobTarget>,
     tickets: u64,
+    /// The last claim number given.
     claims: u64,
     /// The time of the next check of sessions.
     expire_at: Option<Time>,
+    /// The request to close, once it has arrived.
     closing: Option<Ticket>,
     health: Health,
 }
 
 impl ArchiveService {
-    /// Opens the archive in `folder`, which has to be free, and says what was recovered. Blocks.
+    /// Opens the archive in `folder`, which must not be open elsewhere; also returns what was recovered. Blocks.
     pub fn open(
         storage: Arc<dyn Storage>,
         folder: &Path,
@@ -133,7 +142,7 @@ impl ArchiveService {
         let service = ArchiveService {
             session_numbers: Rng::from_seed(options.seed),
             options,
-            place: Place {
+            location: ArchiveLocation {
                 storage,
                 folder: folder.to_owned(),
             },
@@ -141,11 +150,11 @@ impl ArchiveService {
             controls: VecDeque::new(),
             sessions: BTreeMap::new(),
             tokens: BTreeMap::new(),
-            tracks: BTreeMap::new(),
+            live_recordings: BTreeMap::new(),
             early_claims: BTreeMap::new(),
             replays: BTreeMap::new(),
             reads: Reads::default(),
-            tasks: BTreeMap::new(),
+            jobs: BTreeMap::new(),
             tickets: 0,
             claims: 0,
             expire_at: None,
@@ -164,10 +173,10 @@ impl ArchiveService {
         self.options.bug == Some(bug)
     }
 
-    fn start_job(&mut self, task: Task, job: Box<dyn Job>, out: &mut Out) {
+    fn start_job(&mut self, target: JobTarget, job: Box<dyn Job>, out: &mut Out) {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        self.tasks.insert(ticket, task);
+        self.jobs.insert(ticket, target);
         out.push(Output::Compute(job, ticket));
     }
 
@@ -200,13 +209,13 @@ impl ArchiveService {
             out.push(Output::Send { to: from, message });
             return;
         };
-        session.heard = now;
+        session.heard_at = now;
         let is_work = matches!(
             decoded,
             ClientMessage::Request { .. } | ClientMessage::Record { .. }
         );
         if is_work {
-            session.moved = now;
+            session.active_at = now;
         }
         match decoded {
             ClientMessage::Request {
@@ -220,7 +229,7 @@ impl ArchiveService {
                 form,
                 ..
             } => {
-                let pending = Pending {
+                let pending = PendingBatch {
                     first_message,
                     messages,
                     checksum,
@@ -239,7 +248,7 @@ impl ArchiveService {
         }
     }
 
-    /// Bytes that are not a message. If they begin like a request they are answered.
+    /// Refuses bytes that are not a message, if their header is that of a request of a known session.
     fn malformed(&mut self, from: NodeId, bytes: &[u8], error: &str, out: &mut Out) {
         let Some((session, request)) = ClientMessage::request_header(bytes) else {
             return;
@@ -287,7 +296,7 @@ impl ArchiveService {
         if self.closing.is_some() {
             return Err(Refusal::new(
                 RefusalCode::Overloaded,
-                "the server is ending",
+                "the server is shutting down",
             ));
         }
         let id = match self.tokens.get(&token) {
@@ -295,7 +304,7 @@ impl ArchiveService {
             None => self.new_session(now, from, token, out)?,
         };
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.heard = now;
+            session.heard_at = now;
             let before = std::mem::replace(&mut session.endpoint, from);
             self.close_endpoint(before, out);
         }
@@ -320,36 +329,40 @@ impl ArchiveService {
     ) -> Result<u64, Refusal> {
         if self.sessions.len() >= self.options.limits.sessions_max {
             let idle = self.sessions.iter().filter(|(_, it)| it.is_idle());
-            let silent = idle.min_by_key(|(_, it)| it.heard);
-            let silent = silent.filter(|(_, it)| now.since(it.heard) >= Duration::from_secs(1));
-            let silent = silent.map(|(id, _)| *id).or_else(|| self.stalled(now));
-            let Some(silent) = silent else {
+            let longest_silent = idle.min_by_key(|(_, it)| it.heard_at);
+            let longest_silent =
+                longest_silent.filter(|(_, it)| now.since(it.heard_at) >= Duration::from_secs(1));
+            let evicted = longest_silent
+                .map(|(id, _)| *id)
+                .or_else(|| self.stalled(now));
+            let Some(evicted) = evicted else {
                 return Err(Refusal::new(RefusalCode::Overloaded, "sessions_max"));
             };
-            self.end_session(now, silent, out);
+            self.end_session(now, evicted, out);
         }
         let mut id = self.session_numbers.word();
         while id == 0 || self.sessions.contains_key(&id) {
             id = self.session_numbers.word();
         }
-        self.sessions.insert(id, Session::new(token, from, now));
+        self.sessions
+            .insert(id, ServerSession::new(token, from, now));
         self.tokens.insert(token, id);
         Ok(id)
     }
 
-    /// The session that has taken nothing of its replays for longest, if it records nothing and that is long enough.
+    /// The session without claims whose replays have had no credit for longest, if for at least `stall_min`.
     fn stalled(&self, now: Time) -> Option<u64> {
-        let is_stalled = |id: u64, session: &Session| {
+        let is_stalled = |id: u64, session: &ServerSession| {
             let mut replays = self.replays.range((id, 0)..=(id, u64::MAX));
-            let is_late = now.since(session.moved) >= self.options.limits.stall_min;
-            is_late && session.claims == 0 && replays.all(|(_, it)| it.under_way() > 0)
+            let is_late = now.since(session.active_at) >= self.options.limits.stall_min;
+            is_late && session.claims == 0 && replays.all(|(_, it)| it.in_flight() > 0)
         };
         let stalled = self.sessions.iter().filter(|(id, it)| is_stalled(**id, it));
-        let longest = stalled.min_by_key(|(_, it)| it.moved);
+        let longest = stalled.min_by_key(|(_, it)| it.active_at);
         longest.map(|(id, _)| *id)
     }
 
-    /// Ends the connection to an endpoint that no session has any more.
+    /// Closes the connection to an endpoint that no session uses.
     fn close_endpoint(&self, endpoint: NodeId, out: &mut Out) {
         let mut sessions = self.sessions.values();
         if !sessions.any(|session| session.endpoint == endpoint) {
@@ -357,23 +370,23 @@ impl ArchiveService {
         }
     }
 
-    /// Frees all that a session holds.
+    /// Ends a session: removes its replays and stops its recordings.
     fn end_session(&mut self, now: Time, id: u64, out: &mut Out) {
         let Some(session) = self.sessions.remove(&id) else {
             return;
         };
         self.tokens.remove(&session.token);
         self.close_replays(id);
-        let mut orphaned = Vec::new();
-        for (recording, track) in &mut self.tracks {
-            if track.session == Some(id) {
-                track.session = None;
-                track.is_stopping = true;
-                orphaned.push(*recording);
+        let mut unclaimed = Vec::new();
+        for (recording, live) in &mut self.live_recordings {
+            if live.session == Some(id) {
+                live.session = None;
+                live.is_stopping = true;
+                unclaimed.push(*recording);
             }
         }
-        for recording in orphaned {
-            self.pump_track(now, recording, out);
+        for recording in unclaimed {
+            self.pump_recording(now, recording, out);
         }
         self.close_endpoint(session.endpoint, out);
     }
@@ -381,24 +394,24 @@ impl ArchiveService {
     fn alive(&mut self, id: u64, out: &mut Out) {
         self.send(id, &ServerMessage::Alive { session: id }, out);
         let open = self.replays.range((id, 0)..=(id, u64::MAX));
-        let states: Vec<Asker> = open.map(|(key, _)| *key).collect();
+        let states: Vec<RequestId> = open.map(|(key, _)| *key).collect();
         for key in states {
-            self.tell_replay(key, out);
+            self.report_replay(key, out);
         }
     }
 
-    fn request(&mut self, now: Time, asker: Asker, operation: Operation, out: &mut Out) {
+    fn request(&mut self, now: Time, key: RequestId, operation: Operation, out: &mut Out) {
         if self.closing.is_some() {
-            return; // the next turn asks again
+            return; // the client repeats it and learns of the end of the session
         }
-        let (id, request) = asker;
+        let (id, request) = key;
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
-        match session.see(request) {
-            Seen::New => {}
-            Seen::Dropped => return,
-            Seen::Answered(message) => {
+        match session.register(request) {
+            RequestStatus::New => {}
+            RequestStatus::Dropped => return,
+            RequestStatus::Answered(message) => {
                 let to = session.endpoint;
                 out.push(Output::Send { to, message });
                 return;
@@ -407,63 +420,64 @@ impl ArchiveService {
         match operation {
             Operation::Health => {
                 let answer = Answer::Health(self.health(now));
-                self.answer(asker, Ok(answer), false, out);
+                self.answer(key, Ok(answer), false, out);
             }
-            Operation::Replay(replay) => self.begin_replay(asker, replay, out),
-            Operation::Stop { recording } => self.stop(now, asker, recording, out),
-            Operation::Flush { recording } => self.flush(now, asker, recording, out),
-            Operation::Start { .. } | Operation::Copy(_) => self.claim(now, asker, operation, out),
+            Operation::Replay(replay) => self.begin_replay(key, replay, out),
+            Operation::Stop { recording } => self.stop(now, key, recording, out),
+            Operation::Flush { recording } => self.flush(now, key, recording, out),
+            Operation::Start { .. } | Operation::Copy(_) => self.claim(now, key, operation, out),
             Operation::Extend { recording } => {
-                if !self.claim_again(asker, recording, out) {
-                    self.claim(now, asker, operation, out);
+                if !self.claim_again(key, recording, out) {
+                    self.claim(now, key, operation, out);
                 }
             }
             Operation::List { .. } | Operation::Describe { .. } | Operation::Segments { .. } => {
-                self.control(now, asker, Purpose::Question, operation, out);
+                self.control(now, key, ControlPurpose::Query, operation, out);
             }
-            _ => self.control(now, asker, Purpose::Change, operation, out),
+            _ => self.control(now, key, ControlPurpose::Change, operation, out),
         }
     }
 
-    /// The machine's own counts.
+    /// The counters, with the current numbers of sessions, replays and recordings.
     fn health(&self, now: Time) -> Health {
         Health {
             uptime_ns: now.nanoseconds(),
             sessions: self.sessions.len() as u64,
             replays: self.replays.len() as u64,
-            recordings: self.tracks.len() as u64,
-            replay_bytes: self.reads.under_way,
+            recordings: self.live_recordings.len() as u64,
+            replay_bytes: self.reads.in_flight,
             record_bytes: self.record_bytes() as u64,
             ..self.health
         }
     }
 
-    /// Puts an operation on the catalog in line.
+    /// Queues a catalog operation.
     fn control(
         &mut self,
         now: Time,
-        asker: Asker,
-        purpose: Purpose,
+        key: RequestId,
+        purpose: ControlPurpose,
         operation: Operation,
         out: &mut Out,
     ) {
         if self.controls.len() >= self.options.limits.controls_max {
             self.refuse(
-                asker,
+                key,
                 Refusal::new(RefusalCode::Overloaded, "controls_max"),
                 out,
             );
             return;
         }
-        self.controls.push_back((asker, purpose, operation));
+        self.controls.push_back((key, purpose, operation));
         self.pump_controls(now, out);
     }
 
+    /// Starts the next catalog operation, unless one is running.
     fn pump_controls(&mut self, now: Time, out: &mut Out) {
         if self.archive.is_none() {
             return;
         }
-        let Some((asker, purpose, operation)) = self.controls.pop_front() else {
+        let Some((key, purpose, operation)) = self.controls.pop_front() else {
             return;
         };
         let Some(archive) = self.archive.take() else {
@@ -476,51 +490,53 @@ impl ArchiveService {
             bug: self.options.bug,
             now: self.clock(now),
         };
-        self.start_job(Task::Control(asker, purpose), Box::new(job), out);
+        self.start_job(JobTarget::Control(key, purpose), Box::new(job), out);
     }
 
-    fn controlled(
+    /// Applies the result of a catalog operation.
+    fn after_control(
         &mut self,
         now: Time,
-        asker: Asker,
-        purpose: Purpose,
-        controlled: Controlled,
+        key: RequestId,
+        purpose: ControlPurpose,
+        controlled: ControlResult,
         out: &mut Out,
     ) {
         self.archive = Some(controlled.archive);
         match controlled.result {
-            Ok(Done::Writer(writer, policy, is_extended)) => {
-                let lane = Box::new(Lane { writer: *writer });
-                self.claimed(now, asker, lane, policy, is_extended, out);
+            Ok(ControlOutcome::Writer(writer, durability, is_extended)) => {
+                self.claimed(now, key, writer, durability, is_extended, out);
             }
-            Ok(Done::Answer(Answer::Description(found))) if purpose == Purpose::End => {
+            Ok(ControlOutcome::Answer(Answer::Description(found)))
+                if purpose == ControlPurpose::End =>
+            {
                 let end = Answer::Position(found.end.position.0);
-                self.answer(asker, Ok(end), false, out);
+                self.answer(key, Ok(end), false, out);
             }
-            Ok(Done::Answer(answer)) => {
-                self.answer(asker, Ok(answer), purpose == Purpose::Change, out);
+            Ok(ControlOutcome::Answer(answer)) => {
+                self.answer(key, Ok(answer), purpose == ControlPurpose::Change, out);
             }
-            Err(refusal) => self.refuse(asker, refusal, out),
+            Err(refusal) => self.refuse(key, refusal, out),
         }
         self.pump_controls(now, out);
     }
 
     fn computed(&mut self, now: Time, ticket: Ticket, result: Computed, out: &mut Out) {
-        match self.tasks.remove(&ticket) {
-            Some(Task::Control(asker, purpose)) => {
-                if let Ok(controlled) = result.downcast::<Controlled>() {
-                    self.controlled(now, asker, purpose, *controlled, out);
+        match self.jobs.remove(&ticket) {
+            Some(JobTarget::Control(key, purpose)) => {
+                if let Ok(controlled) = result.downcast::<ControlResult>() {
+                    self.after_control(now, key, purpose, *controlled, out);
                 }
             }
-            Some(Task::Write(recording)) => {
-                if let Ok(written) = result.downcast::<Written>() {
-                    self.written(now, recording, *written, out);
+            Some(JobTarget::Write(recording)) => {
+                if let Ok(written) = result.downcast::<WriteResult>() {
+                    self.after_write(now, recording, *written, out);
                 }
             }
-            Some(Task::Replay(key)) => {
+            Some(JobTarget::Replay(key)) => {
                 self.reads.jobs -= 1;
-                if let Ok(read) = result.downcast::<Read>() {
-                    self.read(key, *read, out);
+                if let Ok(read) = result.downcast::<ReadResult>() {
+                    self.after_read(key, *read, out);
                 }
             }
             None => {}
@@ -535,31 +551,31 @@ impl ArchiveService {
         for session in sessions {
             self.close_replays(session);
         }
-        let recordings: Vec<u64> = self.tracks.keys().copied().collect();
+        let recordings: Vec<u64> = self.live_recordings.keys().copied().collect();
         for recording in recordings {
-            if let Some(track) = self.tracks.get_mut(&recording) {
-                track.is_stopping = true;
+            if let Some(live) = self.live_recordings.get_mut(&recording) {
+                live.is_stopping = true;
             }
-            self.pump_track(now, recording, out);
+            self.pump_recording(now, recording, out);
         }
         self.end_when_closed(out);
     }
 
     fn end_when_closed(&mut self, out: &mut Out) {
-        if self.tracks.is_empty()
-            && self.tasks.is_empty()
+        if self.live_recordings.is_empty()
+            && self.jobs.is_empty()
             && let Some(ticket) = self.closing
         {
             out.push(Output::Reply(ticket, ServiceReply::Closed));
         }
     }
 
-    /// What time alone brings about.
+    /// Ends sessions whose time is up and starts syncs that are due.
     fn tick(&mut self, now: Time, out: &mut Out) {
         let timeout = self.options.limits.session_timeout;
         if self.expire_at.is_none_or(|at| at <= now) {
             let sessions = self.sessions.iter();
-            let late = sessions.filter(|(_, it)| now.since(it.heard) >= timeout);
+            let late = sessions.filter(|(_, it)| now.since(it.heard_at) >= timeout);
             let late: Vec<u64> = late.map(|(id, _)| *id).collect();
             for id in late {
                 self.end_session(now, id, out);
@@ -567,16 +583,16 @@ impl ArchiveService {
             self.expire_at = (!self.sessions.is_empty()).then(|| now + timeout / 8);
         }
         let clock = self.clock(now);
-        let is_due = |track: &Track| track.sync_at().is_some_and(|at| at <= clock);
-        let due = self.tracks.iter().filter(|(_, track)| is_due(track));
+        let is_due = |live: &LiveRecording| live.sync_at().is_some_and(|at| at <= clock);
+        let due = self.live_recordings.iter().filter(|(_, live)| is_due(live));
         let due: Vec<u64> = due.map(|(recording, _)| *recording).collect();
         for recording in due {
-            self.pump_track(now, recording, out);
+            self.pump_recording(now, recording, out);
         }
     }
 }
 
-/// Where outputs go.
+/// The outputs of a turn.
 type Out = Vec<Output<ServiceReply>>;
 
 impl Machine for ArchiveService {
@@ -595,7 +611,11 @@ impl Machine for ArchiveService {
     }
 
     fn wake_at(&self) -> Option<Time> {
-        let syncs = self.tracks.values().filter_map(Track::sync_at).min();
+        let syncs = self
+            .live_recordings
+            .values()
+            .filter_map(LiveRecording::sync_at)
+            .min();
         let sync = syncs.map(|at| Time::from_nanoseconds(at.saturating_sub(self.options.epoch)));
         [sync, self.expire_at].into_iter().flatten().min()
     }
@@ -608,12 +628,16 @@ impl Machine for ArchiveService {
         assert!(self.replays.len() <= limits.replays_max + limits.sessions_max);
         assert!(self.reads.jobs <= limits.reads_max);
         if cfg!(debug_assertions) {
-            self.sessions.values().for_each(Session::check_invariants);
-            self.tracks.values().for_each(Track::check_invariants);
+            self.sessions
+                .values()
+                .for_each(ServerSession::check_invariants);
+            self.live_recordings
+                .values()
+                .for_each(LiveRecording::check_invariants);
             self.replays.values().for_each(Replay::check_invariants);
-            let under_way: u64 = self.replays.values().map(Replay::under_way).sum();
-            let is_kept = self.has_bug(ServiceBug::UntakenKept);
-            assert!(under_way == self.reads.under_way || is_kept);
+            let in_flight: u64 = self.replays.values().map(Replay::in_flight).sum();
+            let leaks = self.has_bug(ServiceBug::UntakenKept);
+            assert!(in_flight == self.reads.in_flight || leaks);
         }
     }
 }

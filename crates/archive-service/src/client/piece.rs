@@ -9,7 +9,7 @@ use seatrial_blocks::frame::Frames;
 use seatrial_machine::counted;
 use std::ops::Range;
 
-/// Which messages of the blocks are meant: those that meet every condition.
+/// The requested messages of the blocks: those that meet every condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trim {
     /// At or after this position.
@@ -42,9 +42,9 @@ pub struct ReplayedBlock<'a> {
     pub position: u64,
     /// Its header.
     pub header: BlockHeader,
-    /// What stands before its frames.
+    /// The header of its frames.
     pub batch: BatchHeader,
-    /// All of it: header, payload, padding.
+    /// The whole block: header, payload, padding.
     pub bytes: &'a [u8],
 }
 
@@ -58,7 +58,7 @@ pub struct ReplayPiece {
     trim: Trim,
 }
 
-/// What the next block has to continue.
+/// The end of the previous block, which the next one must continue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Chain {
     /// The end of the previous block.
@@ -68,7 +68,7 @@ pub(crate) struct Chain {
 }
 
 fn wrong(position: u64, text: impl std::fmt::Display) -> Refusal {
-    let text = format!("the block at position {position} as it arrived: {text}");
+    let text = format!("received block at position {position}: {text}");
     Refusal::new(RefusalCode::Damaged, text)
 }
 
@@ -111,7 +111,7 @@ impl ReplayPiece {
         })
     }
 
-    /// The messages that were asked for, in order.
+    /// The requested messages, in order.
     pub fn messages(&self) -> impl Iterator<Item = ReplayedMessage<'_>> {
         let trim = self.trim;
         self.blocks().flat_map(move |block| {
@@ -152,24 +152,27 @@ impl ReplayPiece {
 fn check(bytes: &[u8], at: usize, chain: &mut Chain) -> Result<(u64, Range<usize>), Refusal> {
     let (position, rest) = bytes[at..]
         .split_first_chunk()
-        .ok_or_else(|| wrong(chain.end, "its position is cut"))?;
+        .ok_or_else(|| wrong(chain.end, "the position is incomplete"))?;
     let position = u64::from_le_bytes(*position);
     let header = rest
         .first_chunk()
-        .ok_or_else(|| wrong(position, "its header is cut"))?;
+        .ok_or_else(|| wrong(position, "the header is incomplete"))?;
     let header = BlockHeader::decode(header).map_err(|defect| wrong(position, defect))?;
     let length = header.block_length() as usize;
-    let whole = rest
-        .get(..length)
-        .ok_or_else(|| wrong(position, format!("{length} bytes, {} came", rest.len())))?;
+    let whole = rest.get(..length).ok_or_else(|| {
+        wrong(
+            position,
+            format!("received {} bytes, expected {length}", rest.len()),
+        )
+    })?;
     let (payload, padding) = whole[block::HEADER_LENGTH..].split_at(header.payload_length as usize);
     let (stored, computed) = (header.payload_checksum, crc32c(payload));
     if stored != computed {
-        let text = format!("payload checksum is {computed:08x}, the header says {stored:08x}");
+        let text = format!("the payload checksum is {computed:08x}, expected {stored:08x}");
         return Err(wrong(position, text));
     }
     if padding.iter().any(|&byte| byte != 0) {
-        return Err(wrong(position, "its padding is not zero"));
+        return Err(wrong(position, "the padding is not zero"));
     }
     let (batch, frames) = BatchHeader::decode(BlockKind(header.kind.0), payload)
         .map_err(|error| wrong(position, error))?;
@@ -180,20 +183,20 @@ fn check(bytes: &[u8], at: usize, chain: &mut Chain) -> Result<(u64, Range<usize
     }
     if count != batch.messages {
         let text = format!(
-            "{}, its header says {}",
+            "{}, expected {}",
             counted(count.into(), "message"),
             batch.messages
         );
         return Err(wrong(position, text));
     }
-    chain.follow(position, &header, &batch)?;
+    chain.advance(position, &header, &batch)?;
     let start = at + 8;
     Ok((position, start..start + length))
 }
 
 impl Chain {
-    /// A block continues the previous one, or begins a segment directly after it.
-    fn follow(
+    /// Checks that a block continues the previous one, directly or across the first block of a segment, and advances.
+    fn advance(
         &mut self,
         position: u64,
         header: &BlockHeader,

@@ -9,57 +9,60 @@ use seatrial_machine::{Output, Ticket, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// When all that has come is taken, credit is given for no less than this, or a quarter of the window.
+/// Minimum bytes of credit sent when the caller has taken all data: this, or a quarter of the window if that is less.
 const CREDIT_MIN: u64 = 16 << 10;
 
 /// How a replay ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplayEnd {
-    /// Its bound is reached.
+    /// The bound of the request is reached.
     Complete {
-        /// The position up to which it went.
+        /// The end of the replayed range.
         position: u64,
     },
-    /// All was replayed and the recording was stopped.
+    /// Everything was replayed, and the recording is stopped.
     Stopped {
         /// The end of the recording.
         position: u64,
     },
-    /// It could not continue.
+    /// The replay cannot continue.
     Failed(Refusal),
 }
 
-/// What a client has under way for one replay: the pieces that have come and were not taken, which the window bounds. It
-/// gives credit as pieces are taken, and asks for the rest with a new replay when it finds a hole, hears nothing for a while,
-/// or has lost its session.
+/// One replay on the client: the received pieces that the caller has not taken, bounded by the window.
+///
+/// It gives credit as pieces are taken. After a gap in the data, or when the session is lost, it requests the rest with a new
+/// replay from the end of the last piece.
 #[derive(Debug)]
 pub(crate) struct Player {
-    /// What was asked for; its end is made definite by the first answer.
+    /// The request; the first answer replaces the bound `End` by its position.
     request: ReplayRequest,
-    /// The server's number of it: the request that began it.
+    /// Its number on the server: that of the request that began it.
     pub(crate) replay: Option<u64>,
     window_bytes: u64,
-    /// Bytes that have come, and that were allowed.
+    /// Bytes received.
     offset: u64,
+    /// Bytes that credit allows to send.
     limit: u64,
     chain: Chain,
     trim: Trim,
     /// The position to resume from after a lost connection.
     resume: Option<u64>,
-    /// Each with the bytes that it took of the window.
+    /// Received pieces, each with its bytes of the window.
     pieces: VecDeque<(u64, ReplayPiece)>,
-    /// Bytes of them, positions included.
-    waiting: u64,
-    taker: Option<Ticket>,
+    /// Total of these bytes.
+    untaken_bytes: u64,
+    /// The pending request of the caller for the next piece.
+    pending_next: Option<Ticket>,
     end: Option<ReplayEnd>,
-    /// When it is asked for again unless something comes.
-    again_at: Option<Time>,
-    /// Answers without anything new since something came.
-    silent: u32,
+    /// When the server is asked for the state, unless data arrives before.
+    retry_at: Option<Time>,
+    /// Reports of the server since the last data that count more bytes than were received.
+    unexplained: u32,
 }
 
-/// Answers that announce more than was received before the replay is considered to have a hole.
-const SILENT_MAX: u32 = 2;
+/// Number of such reports after which data is considered lost. One alone may have overtaken the data.
+const UNEXPLAINED_MAX: u32 = 2;
 
 impl Player {
     pub(crate) fn new(request: ReplayRequest) -> Player {
@@ -89,15 +92,15 @@ impl Player {
             },
             resume: None,
             pieces: VecDeque::new(),
-            waiting: 0,
-            taker: None,
+            untaken_bytes: 0,
+            pending_next: None,
             end: None,
-            again_at: None,
-            silent: 0,
+            retry_at: None,
+            unexplained: 0,
         }
     }
 
-    /// What to ask for, now.
+    /// The request for the rest of the replay.
     pub(crate) fn request(&self) -> ReplayRequest {
         ReplayRequest {
             from: self.resume.map_or(self.request.from, ReplayFrom::Position),
@@ -105,21 +108,21 @@ impl Player {
         }
     }
 
-    /// Does it have to be asked for (again)? Not while pieces wait to be taken: a new replay has a whole window.
-    pub(crate) fn is_lost(&self) -> bool {
+    /// Must it be requested (again)? Not while pieces wait to be taken: a new replay gets a whole window.
+    pub(crate) fn needs_request(&self) -> bool {
         self.replay.is_none() && self.end.is_none() && self.pieces.is_empty()
     }
 
-    /// It is asked for with this request.
-    pub(crate) fn asked(&mut self, replay: u64) {
+    /// Notes the number of the request that was sent.
+    pub(crate) fn on_requested(&mut self, replay: u64) {
         self.replay = Some(replay);
         self.offset = 0;
         self.limit = 0;
-        self.again_at = None;
+        self.retry_at = None;
     }
 
-    /// The server has begun it.
-    pub(crate) fn begun(&mut self, position: u64, end: Option<u64>, window_bytes: u32) {
+    /// Applies the answer that begins the replay.
+    pub(crate) fn on_begun(&mut self, position: u64, end: Option<u64>, window_bytes: u32) {
         if self.resume.is_none() {
             self.resume = Some(match self.request.from {
                 ReplayFrom::Position(from) => from,
@@ -133,15 +136,15 @@ impl Player {
         self.limit = self.limit.max(self.window_bytes);
     }
 
-    /// It will be asked for again, from where it is.
-    pub(crate) fn lose(&mut self) -> Option<u64> {
-        self.again_at = None;
-        self.silent = 0;
+    /// Forgets the replay on the server, so that the rest is requested again; returns its number.
+    pub(crate) fn on_replay_lost(&mut self) -> Option<u64> {
+        self.retry_at = None;
+        self.unexplained = 0;
         self.replay.take()
     }
 
-    /// Blocks that came. False: there is a hole, or they are not what they should be.
-    pub(crate) fn data(
+    /// Checks and queues received blocks; false after a gap. Wrong blocks end the replay.
+    pub(crate) fn on_data(
         &mut self,
         now: Time,
         interval: Duration,
@@ -149,28 +152,28 @@ impl Player {
         bytes: Vec<u8>,
     ) -> bool {
         if offset != self.offset || self.end.is_some() {
-            return offset < self.offset; // else it is a hole
+            return offset < self.offset; // a duplicate; a higher offset is a gap
         }
         let length = (bytes.len() - DATA_HEADER_LENGTH) as u64;
-        // Before the answer that began it: the window is what was asked for.
+        // A copy: the chain advances only if all blocks are valid.
         let mut chain = self.chain;
         match ReplayPiece::take(bytes, DATA_HEADER_LENGTH, self.trim, &mut chain) {
             Ok(piece) => {
                 self.chain = chain;
                 self.offset += length;
                 self.resume = piece.end().or(self.resume);
-                self.waiting += length;
+                self.untaken_bytes += length;
                 self.pieces.push_back((length, piece));
-                self.silent = 0;
-                self.again_at = Some(now + interval);
+                self.unexplained = 0;
+                self.retry_at = Some(now + interval);
             }
             Err(refusal) => self.end = Some(ReplayEnd::Failed(refusal)),
         }
         true
     }
 
-    /// What the server says of it. False: there is a hole.
-    pub(crate) fn state(
+    /// Applies a state reported by the server; false after a gap.
+    pub(crate) fn on_state(
         &mut self,
         state: ReplayState,
         offset: u64,
@@ -181,11 +184,11 @@ impl Player {
             return true;
         }
         if offset != self.offset && state != ReplayState::Unknown {
-            // Data may have been overtaken by this.
-            self.silent += 1;
-            return self.silent < SILENT_MAX;
+            // The report may have overtaken the data.
+            self.unexplained += 1;
+            return self.unexplained < UNEXPLAINED_MAX;
         }
-        self.silent = 0;
+        self.unexplained = 0;
         let position = self.resume.map_or(position, |resume| resume.max(position));
         match state {
             ReplayState::Open => {}
@@ -193,8 +196,8 @@ impl Player {
             ReplayState::Stopped => self.end = Some(ReplayEnd::Stopped { position }),
             ReplayState::Unknown => return false,
             ReplayState::Failed => {
-                let unsaid = || Refusal::new(RefusalCode::NotAllowed, "the replay failed");
-                self.fail(refusal.unwrap_or_else(unsaid));
+                let unspecified = || Refusal::new(RefusalCode::NotAllowed, "the replay failed");
+                self.fail(refusal.unwrap_or_else(unspecified));
             }
         }
         true
@@ -204,19 +207,19 @@ impl Player {
         self.end = Some(ReplayEnd::Failed(refusal));
     }
 
-    /// A request for the next piece. An earlier request that still waits is answered as replaced.
-    pub(crate) fn take(&mut self, ticket: Ticket) -> Option<Ticket> {
-        self.taker.replace(ticket)
+    /// Sets the request for the next piece; returns the one that it replaces.
+    pub(crate) fn set_pending_next(&mut self, ticket: Ticket) -> Option<Ticket> {
+        self.pending_next.replace(ticket)
     }
 
-    /// Hands over what is there, and says whether the player is done with.
-    pub(crate) fn hand_over(&mut self, out: &mut Vec<Output<ClientReply>>) -> bool {
-        let Some(ticket) = self.taker else {
+    /// Answers the pending request with the next piece or the end; true after the end.
+    pub(crate) fn deliver_next(&mut self, out: &mut Vec<Output<ClientReply>>) -> bool {
+        let Some(ticket) = self.pending_next else {
             return false;
         };
         if let Some((length, piece)) = self.pieces.pop_front() {
-            self.taker = None;
-            self.waiting -= length;
+            self.pending_next = None;
+            self.untaken_bytes -= length;
             out.push(Output::Reply(ticket, ClientReply::Piece(piece)));
             return false;
         }
@@ -227,17 +230,18 @@ impl Player {
         false
     }
 
-    /// The credit that is due: when a quarter of the window was taken since the last, or `always`.
+    /// The credit message that is due: after a quarter of the window, or `always`.
     pub(crate) fn credit(&mut self, session: u64, always: bool) -> Option<Vec<u8>> {
         let replay = self.replay?;
         if self.end.is_some() || self.window_bytes == 0 {
             return None;
         }
-        let limit = (self.offset - self.waiting.min(self.offset)) + self.window_bytes;
+        let limit = (self.offset - self.untaken_bytes.min(self.offset)) + self.window_bytes;
         let raise = limit.saturating_sub(self.limit);
         let quarter = self.window_bytes / 4;
-        // When all is taken, sooner: a server that is short of memory waits for it.
-        let is_due = raise >= quarter || (self.waiting == 0 && raise >= quarter.min(CREDIT_MIN));
+        // Sooner when the caller has taken all: a server that is short of memory sends nothing before.
+        let is_due =
+            raise >= quarter || (self.untaken_bytes == 0 && raise >= quarter.min(CREDIT_MIN));
         if !is_due && !always {
             return None;
         }
@@ -251,30 +255,30 @@ impl Player {
         Some(credit.encode())
     }
 
-    /// Is something expected that should be asked about, because it has not come for a while?
+    /// Has no data arrived for `interval`? Then the next check is due after another interval.
     pub(crate) fn is_silent(&mut self, now: Time, interval: Duration) -> bool {
         if self.replay.is_none() || self.end.is_some() || self.window_bytes == 0 {
-            self.again_at = None;
+            self.retry_at = None;
             return false;
         }
-        let planned = *self.again_at.get_or_insert(now + interval);
+        let planned = *self.retry_at.get_or_insert(now + interval);
         let is_due = planned <= now;
         if is_due {
-            self.again_at = Some(now + interval);
+            self.retry_at = Some(now + interval);
         }
         is_due
     }
 
     pub(crate) fn wake_at(&self) -> Option<Time> {
-        self.again_at
+        self.retry_at
     }
 
-    /// Bytes that have come and were not taken.
-    pub(crate) fn waiting(&self) -> u64 {
-        self.waiting
+    /// Bytes received and not taken.
+    pub(crate) fn untaken_bytes(&self) -> u64 {
+        self.untaken_bytes
     }
 
-    pub(crate) fn taker(&self) -> Option<Ticket> {
-        self.taker
+    pub(crate) fn pending_next(&self) -> Option<Ticket> {
+        self.pending_next
     }
 }

@@ -291,7 +291,7 @@ fn from_server(rng: &mut Rng) -> Vec<u8> {
         4 => ServerMessage::Recorded {
             session,
             claim: second,
-            reached: Reached {
+            reached: RecordProgress {
                 written_message: rng.word(),
                 written_position: rng.word(),
                 durable_message: rng.word(),

@@ -13,34 +13,34 @@ use seatrial_machine::{Computed, Job, Storage};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where the archive is.
+/// The folder of the archive, and the storage that holds it.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ArchiveLocation {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) folder: PathBuf,
 }
 
-/// One operation on the catalog. The archive goes along, so there is one at a time.
+/// A job for one operation on the catalog. It owns the archive while it runs, so there is at most one.
 pub(crate) struct ControlJob {
     pub(crate) archive: Box<Archive>,
     pub(crate) operation: Operation,
-    /// Recordings in one answer to a list.
+    /// Maximum number of recordings in one answer to a list.
     pub(crate) list_count_max: u32,
     pub(crate) bug: Option<ServiceBug>,
     /// Nanoseconds since 1970.
     pub(crate) now: u64,
 }
 
-/// What came of it.
-pub(crate) struct Controlled {
+/// The result of a [`ControlJob`], with the archive that it returns to the machine.
+pub(crate) struct ControlResult {
     pub(crate) archive: Box<Archive>,
-    pub(crate) result: Result<Done, Refusal>,
+    pub(crate) result: Result<ControlOutcome, Refusal>,
 }
 
-/// What was done.
-pub(crate) enum Done {
+/// What a catalog operation returns.
+pub(crate) enum ControlOutcome {
     Answer(Answer),
-    /// A recording that can be written; its level, and whether it was there before.
+    /// The writer of a claimed recording, its durability level, and whether the recording existed before.
     Writer(Box<Writer>, Durability, bool),
 }
 
@@ -75,8 +75,8 @@ impl From<Segment> for SegmentDescription {
 
 impl Job for ControlJob {
     fn run(mut self: Box<Self>) -> Computed {
-        let result = self.carry_out();
-        Box::new(Controlled {
+        let result = self.execute();
+        Box::new(ControlResult {
             archive: self.archive,
             result,
         })
@@ -84,7 +84,7 @@ impl Job for ControlJob {
 }
 
 impl ControlJob {
-    fn carry_out(&mut self) -> Result<Done, Refusal> {
+    fn execute(&mut self) -> Result<ControlOutcome, Refusal> {
         let (archive, now) = (&mut self.archive, self.now);
         let id = RecordingId;
         let answer = match &self.operation {
@@ -150,10 +150,10 @@ impl ControlJob {
                 return Err(Refusal::new(RefusalCode::NotAllowed, text));
             }
         };
-        Ok(Done::Answer(answer))
+        Ok(ControlOutcome::Answer(answer))
     }
 
-    fn start(&mut self) -> Result<Done, Refusal> {
+    fn start(&mut self) -> Result<ControlOutcome, Refusal> {
         let Operation::Start {
             label,
             segment_length,
@@ -179,19 +179,19 @@ impl ControlJob {
         };
         let durability = *durability;
         let writer = self.archive.start(&options, self.now).map_err(refusal)?;
-        Ok(Done::Writer(Box::new(writer), durability, false))
+        Ok(ControlOutcome::Writer(Box::new(writer), durability, false))
     }
 
-    fn copy(&mut self, copy: CopyRequest) -> Result<Done, Refusal> {
+    fn copy(&mut self, copy: CopyRequest) -> Result<ControlOutcome, Refusal> {
         let all = self.archive.list(&Filter::default());
-        // Bug: any recording of that archive will do.
-        let is_any = self.bug == Some(ServiceBug::CopiesMixed);
-        let is_it = |it: &&Recording| {
+        // Bug: a copy of any recording of the source archive is resumed.
+        let accepts_any = self.bug == Some(ServiceBug::CopiesMixed);
+        let is_copy_of_source = |it: &&Recording| {
             let source = it.source.as_ref();
-            source.is_some_and(|it| it.archive == copy.source.archive && is_any)
+            source.is_some_and(|it| it.archive == copy.source.archive && accepts_any)
                 || source == Some(&copy.source)
         };
-        if let Some(found) = all.iter().find(is_it) {
+        if let Some(found) = all.iter().find(is_copy_of_source) {
             return self.extend(found.id);
         }
         let durability = copy.durability;
@@ -204,13 +204,13 @@ impl ControlJob {
             .archive
             .start_copy(&options, copy.source, copy.start, self.now);
         let writer = writer.map_err(refusal)?;
-        Ok(Done::Writer(Box::new(writer), durability, false))
+        Ok(ControlOutcome::Writer(Box::new(writer), durability, false))
     }
 
-    fn extend(&mut self, id: RecordingId) -> Result<Done, Refusal> {
+    fn extend(&mut self, id: RecordingId) -> Result<ControlOutcome, Refusal> {
         let writer = self.archive.extend(id, self.now).map_err(refusal)?;
         let durability = self.archive.recording(id).map_err(refusal)?.durability;
-        Ok(Done::Writer(Box::new(writer), durability, true))
+        Ok(ControlOutcome::Writer(Box::new(writer), durability, true))
     }
 
     fn segments(&self, id: RecordingId, from: Position, count_max: u32) -> Result<Answer, Refusal> {
@@ -235,14 +235,16 @@ impl ControlJob {
             from: RecordingId(after.saturating_add(1)),
             count_max: usize::MAX,
         };
-        let is_meant = |recording: &Recording| match &filter.label {
+        // The catalog's filter knows only "contains"; an exact label is compared here.
+        let matches_label = |recording: &Recording| match &filter.label {
             LabelFilter::Is(label) => recording.label == *label,
             _ => true,
         };
         let found = self.archive.list(&by_catalog);
-        let meant = found.iter().filter(|it| is_meant(it));
-        let meant = meant.take(count_max + 1).map(Description::from);
-        let mut recordings: Vec<Description> = meant.collect();
+        let matching = found.iter().filter(|it| matches_label(it));
+        // One more than fits shows whether there are more.
+        let matching = matching.take(count_max + 1).map(Description::from);
+        let mut recordings: Vec<Description> = matching.collect();
         let has_more = recordings.len() > count_max;
         recordings.truncate(count_max);
         Answer::List {
@@ -252,7 +254,7 @@ impl ControlJob {
     }
 }
 
-/// What the archive's error is to a client.
+/// The refusal that reports an archive error to a client.
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn refusal(error: ArchiveError) -> Refusal {
     let code = match &error {
@@ -272,40 +274,40 @@ fn refusal(error: ArchiveError) -> Refusal {
     Refusal::new(code, error.to_string())
 }
 
-/// Opens a cursor.
+/// A job that opens the cursor of a replay.
 pub(crate) struct OpenJob {
-    pub(crate) place: Place,
+    pub(crate) location: ArchiveLocation,
     pub(crate) recording: RecordingId,
     pub(crate) from: ReplayFrom,
-    /// How far its writer has got, if it is being recorded.
+    /// The progress of its writer, if it is being recorded.
     pub(crate) progress: Option<Arc<Progress>>,
 }
 
-/// A block that was read before it may be sent, with its position: the one behind a segment's first block, which the cursor
-/// steps over together with that.
+/// A block that was read before it may be sent, with its position: the first batch of a segment, which the cursor reads in
+/// the same step as the segment's first block.
 #[derive(Debug)]
 pub(crate) struct HeldBlock {
     position: Position,
     bytes: Vec<u8>,
 }
 
-/// What came of opening or reading.
-pub(crate) struct Read {
-    /// Where the reading is; `None` when it failed.
+/// The result of an [`OpenJob`] or a [`ReadJob`].
+pub(crate) struct ReadResult {
+    /// The cursor after the job; `None` if it could not be opened.
     pub(crate) cursor: Option<Box<Cursor>>,
     pub(crate) held: Option<HeldBlock>,
     /// A data message, if anything was read.
     pub(crate) message: Option<Vec<u8>>,
     /// Where the recording ended when it was opened, if it is not being recorded.
     pub(crate) end: Option<Position>,
-    /// Nothing more is there than what was read.
+    /// Why the cursor has no further block, if it has none.
     pub(crate) pause: Option<Pause>,
     pub(crate) refusal: Option<Refusal>,
 }
 
 impl Job for OpenJob {
     fn run(self: Box<Self>) -> Computed {
-        let mut read = Read {
+        let mut read = ReadResult {
             cursor: None,
             held: None,
             message: None,
@@ -324,7 +326,7 @@ impl Job for OpenJob {
 
 impl OpenJob {
     fn open(self, end: &mut Option<Position>) -> Result<Cursor, Refusal> {
-        let (storage, folder) = (self.place.storage, &self.place.folder);
+        let (storage, folder) = (self.location.storage, &self.location.folder);
         let mut origin = match self.from {
             ReplayFrom::Start => Origin::Start,
             ReplayFrom::Position(position) => Origin::Position(Position(position)),
@@ -335,15 +337,15 @@ impl OpenJob {
         let bound = if let Some(progress) = self.progress {
             Bound::Live(progress)
         } else {
-            // It may be about to be extended: what was its end until then?
+            // A claim under way may extend it: the catalog has the end up to which it was stopped.
             let catalog = Archive::view(storage.clone(), folder).map_err(refusal)?;
             let recording = self.recording;
             let unknown = ArchiveError::Unknown { recording };
             let found = catalog.recording(recording).ok_or(unknown);
-            let there = found.map_err(refusal)?.end.position;
-            *end = Some(there);
+            let end_position = found.map_err(refusal)?.end.position;
+            *end = Some(end_position);
             if origin == Origin::End {
-                origin = Origin::Position(there);
+                origin = Origin::Position(end_position);
             }
             Bound::End
         };
@@ -358,16 +360,16 @@ pub(crate) struct ReadJob {
     pub(crate) held: Option<HeldBlock>,
     pub(crate) session: u64,
     pub(crate) replay: u64,
-    /// Bytes sent before.
+    /// Bytes sent before this message.
     pub(crate) offset: u64,
-    /// Bytes at which the message is sent.
+    /// Length in bytes from which on the message is sent.
     pub(crate) bytes: usize,
-    /// Blocks that start at or after this position are not for this replay, or not yet.
+    /// Blocks that start at or after this position may not be sent, or not yet.
     pub(crate) until: Position,
 }
 
-impl Read {
-    /// The position at which it continues.
+impl ReadResult {
+    /// The position at which the replay continues.
     pub(crate) fn position(&self) -> Option<Position> {
         let held = self.held.as_ref().map(|held| held.position);
         held.or_else(|| Some(self.cursor.as_ref()?.position()))
@@ -383,17 +385,17 @@ impl Job for ReadJob {
             match self.step(&mut message) {
                 Ok(true) => {}
                 Ok(false) => break,
-                Err(Stop::Pause(why)) => {
+                Err(ReadStop::Pause(why)) => {
                     pause = Some(why);
                     break;
                 }
-                Err(Stop::Failed(why)) => {
+                Err(ReadStop::Failed(why)) => {
                     refusal = Some(why);
                     break;
                 }
             }
         }
-        Box::new(Read {
+        Box::new(ReadResult {
             cursor: Some(self.cursor),
             held: self.held,
             message: (message.len() > header).then_some(message),
@@ -404,15 +406,15 @@ impl Job for ReadJob {
     }
 }
 
-/// Why there is no next block.
-enum Stop {
+/// Why a read job has no next block.
+enum ReadStop {
     Pause(Pause),
     Failed(Refusal),
 }
 
 impl ReadJob {
     /// Adds the next block to the message; false when it may not be sent yet.
-    fn step(&mut self, message: &mut Vec<u8>) -> Result<bool, Stop> {
+    fn step(&mut self, message: &mut Vec<u8>) -> Result<bool, ReadStop> {
         if let Some(held) = self.held.take_if(|held| held.position < self.until) {
             message.extend_from_slice(&held.position.0.to_le_bytes());
             message.extend_from_slice(&held.bytes);
@@ -423,8 +425,8 @@ impl ReadJob {
         }
         let block = match self.cursor.next_block() {
             Ok(Some(block)) => block,
-            Ok(None) => return Err(Stop::Pause(self.cursor.pause())),
-            Err(error) => return Err(Stop::Failed(unreadable(&error))),
+            Ok(None) => return Err(ReadStop::Pause(self.cursor.pause())),
+            Err(error) => return Err(ReadStop::Failed(unreadable(&error))),
         };
         let (bytes, position) = block.stored();
         if position >= self.until {
@@ -441,7 +443,7 @@ impl ReadJob {
     }
 }
 
-/// What the cursor's error is to a client.
+/// The refusal that reports a cursor error to a client.
 fn unreadable(error: &CursorError) -> Refusal {
     let code = match error {
         CursorError::NoRecording { .. } | CursorError::Deleted { .. } => {

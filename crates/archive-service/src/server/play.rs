@@ -1,30 +1,31 @@
 //! Replays: credit of clients, and the results of reading jobs.
 
-use super::{ArchiveService, Out, Task};
+use super::{ArchiveService, JobTarget, Out};
 use crate::answer::{Answer, Refusal, RefusalCode};
 use crate::bug::ServiceBug;
 use crate::message::{DATA_HEADER_LENGTH, ReplayState, ServerMessage};
 use crate::operation::{ReplayBound, ReplayFrom, ReplayRequest};
-use crate::server::job::{OpenJob, Read, ReadJob};
-use crate::server::replay::{Replay, Stage};
-use crate::server::track::Asker;
+use crate::server::job::{OpenJob, ReadJob, ReadResult};
+use crate::server::live_recording::RequestId;
+use crate::server::replay::{Replay, ReplayPhase};
 use seatrial_archive::Pause;
 use seatrial_archive::Position;
 use seatrial_machine::{Output, Time};
 
 impl ArchiveService {
-    /// Grants a window and opens a cursor.
-    pub(super) fn begin_replay(&mut self, key: Asker, request: ReplayRequest, out: &mut Out) {
+    /// Begins a replay: checks the limits, grants a window, queues the opening of a cursor.
+    pub(super) fn begin_replay(&mut self, key: RequestId, request: ReplayRequest, out: &mut Out) {
         let limits = self.options.limits.clone();
         let Some(session) = self.sessions.get_mut(&key.0) else {
             return;
         };
-        let left = u64::from(limits.session_window_bytes_max).saturating_sub(session.window_bytes);
-        let left = u32::try_from(left).unwrap_or(u32::MAX);
+        let remaining =
+            u64::from(limits.session_window_bytes_max).saturating_sub(session.window_bytes);
+        let remaining = u32::try_from(remaining).unwrap_or(u32::MAX);
         let window = request.window_bytes.max(limits.replay_window_bytes_min);
-        let window = window.min(limits.replay_window_bytes_max).min(left);
-        // The first one of each session is always granted: others cannot keep it out.
-        let reached = if self.replays.len() >= limits.replays_max && session.replays > 0 {
+        let window = window.min(limits.replay_window_bytes_max).min(remaining);
+        // The first replay of a session does not count against the total: other sessions cannot exclude it.
+        let exceeded = if self.replays.len() >= limits.replays_max && session.replays > 0 {
             Some("replays_max")
         } else if session.replays >= limits.replays_per_session_max {
             Some("replays_per_session_max")
@@ -33,7 +34,7 @@ impl ArchiveService {
         } else {
             None
         };
-        if let Some(limit) = reached {
+        if let Some(limit) = exceeded {
             self.refuse(key, Refusal::new(RefusalCode::Overloaded, limit), out);
             return;
         }
@@ -41,8 +42,8 @@ impl ArchiveService {
         session.window_bytes += u64::from(window);
         let mut replay = Replay::new(request, window);
         let mut from = request.from;
-        if let Some(track) = self.tracks.get(&request.recording) {
-            let visible = track.visible(request.is_eager);
+        if let Some(live) = self.live_recordings.get(&request.recording) {
+            let visible = live.visible(request.is_eager);
             if request.bound == ReplayBound::End {
                 replay.until = visible;
             }
@@ -54,10 +55,10 @@ impl ArchiveService {
         self.reopen(key, from, out);
     }
 
-    /// Opens a cursor when it is this replay's turn.
-    fn reopen(&mut self, key: Asker, from: ReplayFrom, out: &mut Out) {
+    /// Opens the cursor (again) at `from`, as soon as a job is free.
+    fn reopen(&mut self, key: RequestId, from: ReplayFrom, out: &mut Out) {
         if let Some(replay) = self.replays.get_mut(&key) {
-            replay.stage = Stage::Closed;
+            replay.phase = ReplayPhase::Closed;
             replay.cursor = None;
             replay.held = None;
             replay.from = from;
@@ -65,28 +66,28 @@ impl ArchiveService {
         }
     }
 
-    /// Lets a job open a cursor.
-    fn open_cursor(&mut self, key: Asker, out: &mut Out) {
+    /// Starts the job that opens the cursor.
+    fn open_cursor(&mut self, key: RequestId, out: &mut Out) {
         let Some(replay) = self.replays.get_mut(&key) else {
             return;
         };
-        let track = self.tracks.get(&replay.recording.0);
+        let live = self.live_recordings.get(&replay.recording.0);
         let from = replay.from;
-        replay.stage = Stage::Opening;
-        replay.is_live = track.is_some();
+        replay.phase = ReplayPhase::Opening;
+        replay.is_live = live.is_some();
         replay.stalled_at = None;
         let job = OpenJob {
-            place: self.place.clone(),
+            location: self.location.clone(),
             recording: replay.recording,
             from,
-            progress: track.map(|track| track.progress.clone()),
+            progress: live.map(|live| live.progress.clone()),
         };
         self.reads.jobs += 1;
-        self.start_job(Task::Replay(key), Box::new(job), out);
+        self.start_job(JobTarget::Replay(key), Box::new(job), out);
     }
 
-    /// The client allows more.
-    pub(super) fn credit(&mut self, now: Time, key: Asker, limit: u64, out: &mut Out) {
+    /// Applies credit: the client has received bytes up to `limit` minus its window.
+    pub(super) fn credit(&mut self, now: Time, key: RequestId, limit: u64, out: &mut Out) {
         let Some(replay) = self.replays.get_mut(&key) else {
             let (session, replay) = key;
             let message = ServerMessage::Replay {
@@ -100,34 +101,35 @@ impl ArchiveService {
             self.send(session, &message, out);
             return;
         };
-        // More than a window at a time is never allowed, whatever the client says.
+        // At most one window is in flight, whatever limit the client sends.
         let most = replay.offset + u64::from(replay.window_bytes);
-        let before = replay.under_way();
+        let before = replay.in_flight();
         replay.limit = replay.limit.max(limit.min(most));
-        let taken = before - replay.under_way();
-        self.reads.under_way -= taken;
-        if replay.place.is_some_and(|place| self.reads.feed(place)) {
-            replay.place = None;
+        let received = before - replay.in_flight();
+        self.reads.in_flight -= received;
+        let queued = replay.queue_number;
+        if queued.is_some_and(|number| self.reads.unstarve(number)) {
+            replay.queue_number = None;
         }
-        if taken > 0
+        if received > 0
             && let Some(session) = self.sessions.get_mut(&key.0)
         {
-            session.moved = now;
+            session.active_at = now;
         }
         self.pump_replay(key, out);
     }
 
-    /// Forgets a replay and all that it holds.
-    pub(super) fn close_replay(&mut self, key: Asker) {
+    /// Removes a replay and frees its queue number, bytes in flight and window.
+    pub(super) fn close_replay(&mut self, key: RequestId) {
         let Some(replay) = self.replays.remove(&key) else {
             return;
         };
-        if let Some(place) = replay.place {
-            self.reads.leave(place);
+        if let Some(number) = replay.queue_number {
+            self.reads.remove(number);
         }
-        // Bug: what a session leaves untaken counts for ever.
+        // Bug: bytes in flight to a session that has ended still count.
         if self.sessions.contains_key(&key.0) || !self.has_bug(ServiceBug::UntakenKept) {
-            self.reads.under_way -= replay.under_way();
+            self.reads.in_flight -= replay.in_flight();
         }
         if let Some(session) = self.sessions.get_mut(&key.0) {
             session.replays = session.replays.saturating_sub(1);
@@ -135,26 +137,27 @@ impl ArchiveService {
         }
     }
 
-    /// Forgets the replays of a session.
+    /// Removes the replays of a session.
     pub(super) fn close_replays(&mut self, session: u64) {
         let open = self.replays.range((session, 0)..=(session, u64::MAX));
-        let open: Vec<Asker> = open.map(|(key, _)| *key).collect();
+        let open: Vec<RequestId> = open.map(|(key, _)| *key).collect();
         for key in open {
             self.close_replay(key);
         }
     }
 
-    pub(super) fn tell_replay(&self, key: Asker, out: &mut Out) {
+    /// Sends the state of a replay that has begun to its client.
+    pub(super) fn report_replay(&self, key: RequestId, out: &mut Out) {
         if let Some(replay) = self.replays.get(&key)
             && replay.is_begun
         {
-            self.tell_state(key, replay, ReplayState::Open, None, out);
+            self.report_state(key, replay, ReplayState::Open, None, out);
         }
     }
 
-    fn tell_state(
+    fn report_state(
         &self,
-        (session, number): Asker,
+        (session, number): RequestId,
         replay: &Replay,
         state: ReplayState,
         refusal: Option<Refusal>,
@@ -171,31 +174,32 @@ impl ArchiveService {
         self.send(session, &message, out);
     }
 
+    /// Reports the final state of a replay and removes it.
     fn end_replay(
         &mut self,
-        key: Asker,
+        key: RequestId,
         state: ReplayState,
         refusal: Option<Refusal>,
         out: &mut Out,
     ) {
         if let Some(replay) = self.replays.get(&key) {
-            self.tell_state(key, replay, state, refusal, out);
+            self.report_state(key, replay, state, refusal, out);
             self.close_replay(key);
         }
     }
 
-    /// A recording has grown, was stopped, or is extended.
+    /// Continues the replays of a recording that has grown, was stopped, or is extended.
     pub(super) fn wake_replays(&mut self, recording: u64, out: &mut Out) {
         let replays = self.replays.iter();
-        let woken = replays.filter(|(_, replay)| replay.recording.0 == recording);
-        let woken: Vec<Asker> = woken.map(|(key, _)| *key).collect();
-        for key in woken {
+        let matching = replays.filter(|(_, replay)| replay.recording.0 == recording);
+        let matching: Vec<RequestId> = matching.map(|(key, _)| *key).collect();
+        for key in matching {
             self.pump_replay(key, out);
         }
     }
 
-    /// Lets a job open or read what may be sent. A cursor that waits holds no buffer.
-    pub(super) fn pump_replay(&mut self, key: Asker, out: &mut Out) {
+    /// Starts the next job of a replay, if it has something to do. A cursor that waits holds no buffer.
+    pub(super) fn pump_replay(&mut self, key: RequestId, out: &mut Out) {
         self.start_read(key, out);
         if let Some(replay) = self.replays.get_mut(&key)
             && let Some(cursor) = &mut replay.cursor
@@ -204,31 +208,32 @@ impl ArchiveService {
         }
     }
 
-    fn start_read(&mut self, key: Asker, out: &mut Out) {
+    /// Decides what the replay does next from its phase, the visible end and its credit.
+    fn start_read(&mut self, key: RequestId, out: &mut Out) {
         let has_gap_bug = self.has_bug(ServiceBug::GapAtLive);
         let has_credit_bug = self.has_bug(ServiceBug::CreditIgnored);
         let has_job = self.reads.jobs < self.options.limits.reads_max;
         let Some(replay) = self.replays.get_mut(&key) else {
             return;
         };
-        if replay.place.is_some() {
-            return; // its turn comes
+        if replay.queue_number.is_some() {
+            return; // queued already
         }
-        let track = self.tracks.get(&replay.recording.0);
-        if replay.stage == Stage::Dormant && track.is_some() {
+        let live = self.live_recordings.get(&replay.recording.0);
+        if replay.phase == ReplayPhase::Dormant && live.is_some() {
             let from = ReplayFrom::Position(replay.position.0);
             self.reopen(key, from, out);
             return;
         }
-        if replay.stage == Stage::Closed {
+        if replay.phase == ReplayPhase::Closed {
             if has_job {
                 self.open_cursor(key, out);
             } else {
-                replay.place = Some(self.reads.enqueue(key));
+                replay.queue_number = Some(self.reads.enqueue(key));
             }
             return;
         }
-        if replay.stage != Stage::Idle {
+        if replay.phase != ReplayPhase::Idle {
             return;
         }
         if replay.position >= replay.until {
@@ -236,17 +241,17 @@ impl ArchiveService {
             return;
         }
         if replay.end.is_some_and(|end| replay.position >= end) {
-            self.rest(key, out);
+            self.at_end(key, out);
             return;
         }
-        let visible = match (replay.end, track) {
+        let visible = match (replay.end, live) {
             (Some(end), _) => end,
-            (None, Some(track)) => track.visible(replay.request.is_eager),
+            (None, Some(live)) => live.visible(replay.request.is_eager),
             (None, None) => Position(u64::MAX),
         };
         let is_blocked = replay.position >= visible || replay.stalled_at == Some(visible);
         replay.has_waited |= is_blocked;
-        // Bug: what was recorded since the end was reached is left out.
+        // Bug: the replay skips what was recorded since it reached the end.
         if has_gap_bug && !is_blocked && std::mem::take(&mut replay.has_waited) {
             self.reopen(key, ReplayFrom::Position(visible.0), out);
             return;
@@ -254,12 +259,12 @@ impl ArchiveService {
         let has_credit = replay.limit > replay.offset || has_credit_bug;
         if !is_blocked && has_credit {
             let until = replay.until.min(visible);
-            self.read_on(key, until, out);
+            self.start_read_job(key, until, out);
         }
     }
 
-    /// Lets a job read up to `until`, if it is this replay's turn.
-    fn read_on(&mut self, key: Asker, until: Position, out: &mut Out) {
+    /// Starts a job that reads up to `until`, or queues the replay: for a job, or for room if its share is in flight.
+    fn start_read_job(&mut self, key: RequestId, until: Position, out: &mut Out) {
         let limits = &self.options.limits;
         let has_room = self.has_replay_room() || self.has_bug(ServiceBug::CreditIgnored);
         let has_job = self.reads.jobs < limits.reads_max;
@@ -267,12 +272,12 @@ impl ArchiveService {
         let Some(replay) = self.replays.get_mut(&key) else {
             return;
         };
-        if !has_room && replay.under_way() >= share as u64 {
-            replay.place = Some(self.reads.starve(key));
+        if !has_room && replay.in_flight() >= share as u64 {
+            replay.queue_number = Some(self.reads.starve(key));
             return;
         }
         if !has_job {
-            replay.place = Some(self.reads.enqueue(key));
+            replay.queue_number = Some(self.reads.enqueue(key));
             return;
         }
         let Some(cursor) = replay.cursor.take() else {
@@ -280,7 +285,7 @@ impl ArchiveService {
         };
         let credit = replay.limit.saturating_sub(replay.offset);
         let data_bytes = if has_room { data_bytes } else { share };
-        replay.stage = Stage::Reading;
+        replay.phase = ReplayPhase::Reading;
         let job = ReadJob {
             cursor,
             held: replay.held.take(),
@@ -291,11 +296,11 @@ impl ArchiveService {
             until,
         };
         self.reads.jobs += 1;
-        self.start_job(Task::Replay(key), Box::new(job), out);
+        self.start_job(JobTarget::Replay(key), Box::new(job), out);
     }
 
-    /// A job that opened or read is back.
-    pub(super) fn read(&mut self, key: Asker, read: Read, out: &mut Out) {
+    /// Applies the result of an [`OpenJob`] or [`ReadJob`].
+    pub(super) fn after_read(&mut self, key: RequestId, read: ReadResult, out: &mut Out) {
         let Some(replay) = self.replays.get_mut(&key) else {
             return; // closed meanwhile
         };
@@ -303,10 +308,10 @@ impl ArchiveService {
             replay.position = position;
         }
         replay.held = read.held;
-        if replay.stage == Stage::Opening {
-            let is_live = self.tracks.contains_key(&replay.recording.0);
+        if replay.phase == ReplayPhase::Opening {
+            let is_live = self.live_recordings.contains_key(&replay.recording.0);
             if is_live && !replay.is_live && read.refusal.is_none() {
-                // It was claimed meanwhile, so the end that was found may not be durable.
+                // It was claimed meanwhile: the end that the cursor found may not be durable.
                 let from = replay.from;
                 self.reopen(key, from, out);
                 return;
@@ -317,13 +322,13 @@ impl ArchiveService {
             }
         }
         replay.cursor = read.cursor;
-        replay.stage = Stage::Idle;
+        replay.phase = ReplayPhase::Idle;
         let has_read = read.message.is_some();
         if let Some(message) = read.message {
             let length = (message.len() - DATA_HEADER_LENGTH) as u64;
-            let before = replay.under_way();
+            let before = replay.in_flight();
             replay.offset += length;
-            self.reads.under_way += replay.under_way() - before;
+            self.reads.in_flight += replay.in_flight() - before;
             self.health.bytes_replayed += length;
             if let Some(session) = self.sessions.get(&key.0) {
                 let to = session.endpoint;
@@ -347,12 +352,12 @@ impl ArchiveService {
             self.answer(key, Ok(begun), true, out);
         }
         if let Some(pause) = read.pause {
-            self.paused(key, pause, has_read, out);
+            self.after_pause(key, pause, has_read, out);
         }
         self.pump_replay(key, out);
     }
 
-    fn fail_replay(&mut self, key: Asker, refusal: Refusal, out: &mut Out) {
+    fn fail_replay(&mut self, key: RequestId, refusal: Refusal, out: &mut Out) {
         let is_begun = self.replays.get(&key).is_some_and(|replay| replay.is_begun);
         if is_begun {
             self.end_replay(key, ReplayState::Failed, Some(refusal), out);
@@ -362,30 +367,30 @@ impl ArchiveService {
         }
     }
 
-    /// The cursor has nothing more, for now or for ever.
-    fn paused(&mut self, key: Asker, pause: Pause, has_read: bool, out: &mut Out) {
+    /// Handles a cursor without a further block: the live end, or the end of a stopped recording.
+    fn after_pause(&mut self, key: RequestId, pause: Pause, has_read: bool, out: &mut Out) {
         let Some(replay) = self.replays.get_mut(&key) else {
             return;
         };
-        let track = self.tracks.get(&replay.recording.0);
+        let live = self.live_recordings.get(&replay.recording.0);
         match pause {
-            Pause::Live if replay.is_live && track.is_some() => {
-                let visible = track.map(|track| track.visible(replay.request.is_eager));
+            Pause::Live if replay.is_live && live.is_some() => {
+                let visible = live.map(|live| live.visible(replay.request.is_eager));
                 replay.stalled_at = visible.filter(|_| !has_read);
             }
-            // All of a recording that is not being recorded, or was not when the cursor was opened.
-            _ => self.rest(key, out),
+            // The recording is stopped, or was when the cursor was opened.
+            _ => self.at_end(key, out),
         }
     }
 
-    /// There is nothing more unless the recording is extended.
-    fn rest(&mut self, key: Asker, out: &mut Out) {
+    /// Ends a replay at the end of a stopped recording, or leaves it dormant until an extension.
+    fn at_end(&mut self, key: RequestId, out: &mut Out) {
         let Some(replay) = self.replays.get_mut(&key) else {
             return;
         };
         match replay.at_rest() {
             Some(state) => self.end_replay(key, state, None, out),
-            None => replay.stage = Stage::Dormant,
+            None => replay.phase = ReplayPhase::Dormant,
         }
     }
 }

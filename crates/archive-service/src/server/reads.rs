@@ -1,55 +1,56 @@
 //! Fair order in which replays get reading jobs.
 
 use super::{ArchiveService, Out};
-use crate::server::track::Asker;
+use crate::server::live_recording::RequestId;
 use std::collections::BTreeMap;
 
-/// The jobs that read for replays, and the bytes of all replays that were sent and not taken.
+/// The scheduler of reading jobs, and the count of bytes in flight of all replays.
 ///
-/// At most `reads_max` jobs are under way; further replays wait in `queue`. Beyond `replay_bytes_max` bytes a replay that
-/// has its share under way waits among the `starved` until others have taken theirs. Both are served in the order in
-/// which they came, the starved first.
+/// At most `reads_max` jobs run; further replays wait in `queue`. While more than `replay_bytes_max` bytes are in flight, a
+/// replay with `data_bytes_min` of its own in flight waits in `starved` until others have given credit. Both queues are
+/// first in, first out; `starved` goes first.
 ///
-/// Cost: a look-up in an ordered map for each message that is sent.
+/// Cost: one look-up in an ordered map per message sent.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
-    /// Jobs under way.
+    /// Running jobs.
     pub(crate) jobs: usize,
-    /// Bytes that were sent and that no credit was given for since.
-    pub(crate) under_way: u64,
-    queue: BTreeMap<u64, Asker>,
-    starved: BTreeMap<u64, Asker>,
-    places: u64,
+    /// Bytes sent, without credit since, of all replays.
+    pub(crate) in_flight: u64,
+    queue: BTreeMap<u64, RequestId>,
+    starved: BTreeMap<u64, RequestId>,
+    /// The last queue number given; both queues share the sequence.
+    last_number: u64,
 }
 
 impl Reads {
-    /// A replay waits for a job.
-    pub(crate) fn enqueue(&mut self, key: Asker) -> u64 {
-        self.places += 1;
-        self.queue.insert(self.places, key);
-        self.places
+    /// Queues a replay for a job; returns its queue number.
+    pub(crate) fn enqueue(&mut self, key: RequestId) -> u64 {
+        self.last_number += 1;
+        self.queue.insert(self.last_number, key);
+        self.last_number
     }
 
-    /// A replay waits until others have taken what was sent to them.
-    pub(crate) fn starve(&mut self, key: Asker) -> u64 {
-        self.places += 1;
-        self.starved.insert(self.places, key);
-        self.places
+    /// Queues a replay until there is room for its bytes; returns its queue number.
+    pub(crate) fn starve(&mut self, key: RequestId) -> u64 {
+        self.last_number += 1;
+        self.starved.insert(self.last_number, key);
+        self.last_number
     }
 
-    /// A replay does not wait any more.
-    pub(crate) fn leave(&mut self, place: u64) {
-        self.queue.remove(&place);
-        self.starved.remove(&place);
+    /// Removes a replay from both queues.
+    pub(crate) fn remove(&mut self, number: u64) {
+        self.queue.remove(&number);
+        self.starved.remove(&number);
     }
 
-    /// A replay has taken some of what was sent to it: if it waited for others to do so, it may have its share again.
-    pub(crate) fn feed(&mut self, place: u64) -> bool {
-        self.starved.remove(&place).is_some()
+    /// Removes a replay that has given credit from `starved`; true if it was there.
+    pub(crate) fn unstarve(&mut self, number: u64) -> bool {
+        self.starved.remove(&number).is_some()
     }
 
-    /// Who is next.
-    fn next(&mut self, has_room: bool) -> Option<Asker> {
+    /// The next replay to get a job; starved replays only with room for their bytes.
+    fn next(&mut self, has_room: bool) -> Option<RequestId> {
         let starved = if has_room {
             self.starved.pop_first()
         } else {
@@ -61,19 +62,19 @@ impl Reads {
 }
 
 impl ArchiveService {
-    /// Is there room for another message beside those that were sent and not taken?
+    /// Is there room for another full message in flight?
     pub(super) fn has_replay_room(&self) -> bool {
         let limits = &self.options.limits;
-        self.reads.under_way + limits.data_bytes as u64 <= limits.replay_bytes_max
+        self.reads.in_flight + limits.data_bytes as u64 <= limits.replay_bytes_max
     }
 
-    /// Lets jobs read for those that wait.
+    /// Starts reading jobs for queued replays.
     pub(super) fn pump_reads(&mut self, out: &mut Out) {
         while self.reads.jobs < self.options.limits.reads_max
             && let Some(key) = self.reads.next(self.has_replay_room())
         {
             if let Some(replay) = self.replays.get_mut(&key) {
-                replay.place = None;
+                replay.queue_number = None;
                 self.pump_replay(key, out);
             }
         }

@@ -1,87 +1,98 @@
 //! Recording: claims, batches, and the results of writing jobs.
 
-use super::{ArchiveService, Out, Purpose, Task};
+use super::{ArchiveService, ControlPurpose, JobTarget, Out};
 use crate::answer::{Answer, Claimed, Refusal, RefusalCode};
 use crate::bug::ServiceBug;
-use crate::message::{BatchPlace, ENTRIES_MAX, Reached, ServerMessage};
+use crate::message::{BatchPlace, ENTRIES_MAX, RecordProgress, ServerMessage};
 use crate::operation::Operation;
-use crate::server::track::{Asker, Track};
-use crate::server::write::{Lane, Pending, WriteJob, Written};
+use crate::server::live_recording::{LiveRecording, RequestId};
+use crate::server::write::{PendingBatch, WriteJob, WriteResult};
 use seatrial_archive::Durability;
-use seatrial_archive::RecordingId;
+use seatrial_archive::{RecordingId, Writer};
 use seatrial_machine::Time;
 
-/// Bytes of frames that one job writes at most, unless one batch is longer.
+/// Maximum number of bytes of frames that one job writes, unless one batch is longer.
 const JOB_BYTES_MAX: usize = 8 << 20;
 
-/// A recording that was claimed again before it was known to be stopped.
+/// A claim on a recording whose stop is on the disk, but not reported by its job yet. It takes effect when that job returns.
 #[derive(Debug)]
 pub(super) struct EarlyClaim {
-    asker: Asker,
-    lane: Box<Lane>,
+    request: RequestId,
+    writer: Box<Writer>,
     durability: Durability,
     is_extended: bool,
 }
 
 impl ArchiveService {
-    /// A session that has the claim already gets the same answer again; another one learns that it is taken. False when
-    /// nobody has it.
-    pub(super) fn claim_again(&mut self, asker: Asker, recording: u64, out: &mut Out) -> bool {
-        let Some(track) = self.tracks.get(&recording) else {
+    /// Answers a claim on a live recording: the session that holds the claim gets it again, any other is refused. False if
+    /// the recording is not claimed.
+    pub(super) fn claim_again(
+        &mut self,
+        request: RequestId,
+        recording: u64,
+        out: &mut Out,
+    ) -> bool {
+        let Some(live) = self.live_recordings.get(&recording) else {
             return false;
         };
-        if track.session == Some(asker.0) && !track.is_stopping {
+        if live.session == Some(request.0) && !live.is_stopping {
             let claimed = Claimed {
-                claim: track.claim,
+                claim: live.claim,
                 recording,
-                next_message: track.reached.written_message,
-                position: track.reached.written_position,
-                durability: track.durability,
+                next_message: live.reached.written_message,
+                position: live.reached.written_position,
+                durability: live.durability,
             };
-            self.answer(asker, Ok(Answer::Claimed(claimed)), true, out);
+            self.answer(request, Ok(Answer::Claimed(claimed)), true, out);
         } else {
             let text = format!("recording {recording} is being recorded by another client");
-            self.refuse(asker, Refusal::new(RefusalCode::Recording, text), out);
+            self.refuse(request, Refusal::new(RefusalCode::Recording, text), out);
         }
         true
     }
 
-    /// Puts a start or an extension in line.
-    pub(super) fn claim(&mut self, now: Time, asker: Asker, operation: Operation, out: &mut Out) {
+    /// Queues an operation that claims a recording, within the limits of claims.
+    pub(super) fn claim(
+        &mut self,
+        now: Time,
+        request: RequestId,
+        operation: Operation,
+        out: &mut Out,
+    ) {
         let max = self.options.limits.claims_per_session_max;
-        let Some(session) = self.sessions.get_mut(&asker.0) else {
+        let Some(session) = self.sessions.get_mut(&request.0) else {
             return;
         };
-        let reached = if session.claims >= max {
+        let exceeded = if session.claims >= max {
             Some("claims_per_session_max")
-        } else if self.tracks.len() >= self.options.limits.claims_max {
+        } else if self.live_recordings.len() >= self.options.limits.claims_max {
             Some("claims_max")
         } else {
             None
         };
-        if let Some(limit) = reached {
-            self.refuse(asker, Refusal::new(RefusalCode::Overloaded, limit), out);
+        if let Some(limit) = exceeded {
+            self.refuse(request, Refusal::new(RefusalCode::Overloaded, limit), out);
             return;
         }
-        self.control(now, asker, Purpose::Claim, operation, out);
+        self.control(now, request, ControlPurpose::Claim, operation, out);
     }
 
-    /// A recording can be written: by this session, if it is still there.
+    /// Makes a recording live after its catalog operation. If the session has ended meanwhile, the recording is stopped.
     pub(super) fn claimed(
         &mut self,
         now: Time,
-        asker: Asker,
-        lane: Box<Lane>,
+        request: RequestId,
+        writer: Box<Writer>,
         durability: Durability,
         is_extended: bool,
         out: &mut Out,
     ) {
-        let recording = lane.writer.recording().0;
-        if self.tracks.contains_key(&recording) {
-            // The job that stopped it has done so, and is not back yet.
+        let recording = writer.recording().0;
+        if self.live_recordings.contains_key(&recording) {
+            // The job that stopped it has done so on the disk, but has not returned yet.
             let claim = EarlyClaim {
-                asker,
-                lane,
+                request,
+                writer,
                 durability,
                 is_extended,
             };
@@ -89,57 +100,61 @@ impl ArchiveService {
             return;
         }
         self.claims += 1;
-        let end = lane.writer.end();
-        let mut track = Track::new(self.claims, asker.0, durability, lane, end);
-        track.is_extended = is_extended;
-        match self.sessions.get_mut(&asker.0) {
+        let end = writer.end();
+        let mut live = LiveRecording::new(self.claims, request.0, durability, writer, end);
+        live.is_extended = is_extended;
+        match self.sessions.get_mut(&request.0) {
             Some(session) if self.closing.is_none() => session.claims += 1,
             _ => {
-                track.session = None;
-                track.is_stopping = true;
+                live.session = None;
+                live.is_stopping = true;
             }
         }
         let claimed = Claimed {
-            claim: track.claim,
+            claim: live.claim,
             recording,
-            next_message: track.expected,
+            next_message: live.expected,
             position: end.0,
             durability,
         };
-        self.tracks.insert(recording, track);
-        self.answer(asker, Ok(Answer::Claimed(claimed)), true, out);
-        self.pump_track(now, recording, out);
+        self.live_recordings.insert(recording, live);
+        self.answer(request, Ok(Answer::Claimed(claimed)), true, out);
+        self.pump_recording(now, recording, out);
         self.wake_replays(recording, out);
     }
 
-    /// Bytes of frames that wait to be written, of all claims.
+    /// Bytes of frames that wait to be written, total of all claims.
     pub(super) fn record_bytes(&self) -> usize {
-        self.tracks.values().map(|track| track.pending_bytes).sum()
+        self.live_recordings
+            .values()
+            .map(|live| live.pending_bytes)
+            .sum()
     }
 
-    /// A batch has come.
+    /// Queues a batch, or refuses it. A batch outside the windows or after a gap is dropped: the client sends it again.
     pub(super) fn record(
         &mut self,
         now: Time,
         session: u64,
         claim: u64,
-        pending: Pending,
+        pending: PendingBatch,
         out: &mut Out,
     ) {
         if self.closing.is_some() {
-            return; // the next turn reports again
+            return; // the client gives up when the session ends
         }
         let limits = &self.options.limits;
         let (window, longest) = (limits.record_window_bytes, limits.batch_bytes_max);
-        let gaps = self.options.bug == Some(ServiceBug::GapAccepted);
+        let accepts_gaps = self.options.bug == Some(ServiceBug::GapAccepted);
         let length = pending.body().len();
-        let all = self.record_bytes();
-        let is_crowded = all > 0 && all + length > limits.record_bytes_max;
-        let mut tracks = self.tracks.iter_mut();
-        let is_meant = |track: &Track| track.claim == claim && track.session == Some(session);
-        let found = tracks.find(|(_, track)| is_meant(track) && !track.is_stopping);
-        let Some((&recording, track)) = found else {
-            let text = "this session has no such claim";
+        let total = self.record_bytes();
+        let exceeds_total = total > 0 && total + length > limits.record_bytes_max;
+        let mut all = self.live_recordings.iter_mut();
+        let matches_claim =
+            |live: &LiveRecording| live.claim == claim && live.session == Some(session);
+        let found = all.find(|(_, live)| matches_claim(live) && !live.is_stopping);
+        let Some((&recording, live)) = found else {
+            let text = "this session holds no such claim";
             self.refuse_claim(
                 session,
                 claim,
@@ -149,7 +164,7 @@ impl ArchiveService {
             return;
         };
         if length > longest as usize {
-            let text = format!("a batch of {length} bytes, at most {longest} are taken");
+            let text = format!("a batch of {length} bytes exceeds the limit of {longest}");
             self.refuse_claim(
                 session,
                 claim,
@@ -158,200 +173,208 @@ impl ArchiveService {
             );
             return;
         }
-        let is_behind = track.pending_bytes > 0 && track.pending_bytes + length > window as usize;
-        let is_full = is_behind || is_crowded;
-        let is_early = pending.first_message > track.expected && !gaps;
+        let exceeds_window =
+            live.pending_bytes > 0 && live.pending_bytes + length > window as usize;
+        let is_full = exceeds_window || exceeds_total;
+        let is_early = pending.first_message > live.expected && !accepts_gaps;
         let end = pending
             .first_message
             .checked_add(u64::from(pending.messages));
         let Some(end) = end.filter(|_| !is_full && !is_early) else {
-            self.tell_track(recording, Vec::new(), None, out);
+            self.report_progress(recording, Vec::new(), None, out);
             return;
         };
-        track.expected = track.expected.max(end);
-        track.pending_bytes += length;
-        track.pending.push_back(pending);
-        self.pump_track(now, recording, out);
+        live.expected = live.expected.max(end);
+        live.pending_bytes += length;
+        live.pending.push_back(pending);
+        self.pump_recording(now, recording, out);
     }
 
     pub(super) fn refuse_claim(&self, session: u64, claim: u64, refusal: Refusal, out: &mut Out) {
         let message = ServerMessage::Recorded {
             session,
             claim,
-            reached: Reached::default(),
+            reached: RecordProgress::default(),
             places: Vec::new(),
             refusal: Some(refusal),
         };
         self.send(session, &message, out);
     }
 
-    /// Reports the progress of a recording to the session that has the claim.
-    fn tell_track(
+    /// Reports the progress of a recording to the session that holds its claim.
+    fn report_progress(
         &self,
         recording: u64,
         places: Vec<BatchPlace>,
         refusal: Option<Refusal>,
         out: &mut Out,
     ) {
-        let Some(track) = self.tracks.get(&recording) else {
+        let Some(live) = self.live_recordings.get(&recording) else {
             return;
         };
-        let Some(session) = track.session else {
+        let Some(session) = live.session else {
             return;
         };
         let message = ServerMessage::Recorded {
             session,
-            claim: track.claim,
-            reached: track.reached,
+            claim: live.claim,
+            reached: live.reached,
             places,
             refusal,
         };
         self.send(session, &message, out);
     }
 
-    pub(super) fn stop(&mut self, now: Time, asker: Asker, recording: u64, out: &mut Out) {
-        let track = self.tracks.get_mut(&recording);
-        let Some(track) = track.filter(|track| track.session == Some(asker.0)) else {
-            let text = format!("this session does not record recording {recording}");
-            self.refuse(asker, Refusal::new(RefusalCode::NoClaim, text), out);
+    pub(super) fn stop(&mut self, now: Time, request: RequestId, recording: u64, out: &mut Out) {
+        let live = self.live_recordings.get_mut(&recording);
+        let Some(live) = live.filter(|live| live.session == Some(request.0)) else {
+            let text = format!("this session holds no claim on recording {recording}");
+            self.refuse(request, Refusal::new(RefusalCode::NoClaim, text), out);
             return;
         };
-        track.is_stopping = true;
-        track.stoppers.push(asker);
-        self.pump_track(now, recording, out);
+        live.is_stopping = true;
+        live.stoppers.push(request);
+        self.pump_recording(now, recording, out);
     }
 
-    pub(super) fn flush(&mut self, now: Time, asker: Asker, recording: u64, out: &mut Out) {
-        if let Some(track) = self.tracks.get_mut(&recording) {
-            track.flushes.push(asker);
-            self.pump_track(now, recording, out);
+    pub(super) fn flush(&mut self, now: Time, request: RequestId, recording: u64, out: &mut Out) {
+        if let Some(live) = self.live_recordings.get_mut(&recording) {
+            live.flushes.push(request);
+            self.pump_recording(now, recording, out);
         } else {
-            // What is not being recorded is durable.
+            // A stopped recording is durable: the answer is its end, from the catalog.
             let operation = Operation::Describe { recording };
-            self.control(now, asker, Purpose::End, operation, out);
+            self.control(now, request, ControlPurpose::End, operation, out);
         }
     }
 
-    /// Lets a job write what has come, if none is under way.
-    pub(super) fn pump_track(&mut self, now: Time, recording: u64, out: &mut Out) {
+    /// Starts a job for the pending batches, syncs or stop of a recording, unless one is running.
+    pub(super) fn pump_recording(&mut self, now: Time, recording: u64, out: &mut Out) {
         let clock = self.clock(now);
         let bug = self.options.bug;
-        let Some(track) = self.tracks.get_mut(&recording) else {
+        let Some(live) = self.live_recordings.get_mut(&recording) else {
             return;
         };
-        if !track.has_work(clock) {
+        if !live.has_work(clock) {
             return;
         }
-        let Some(lane) = track.lane.take() else {
+        let Some(writer) = live.writer.take() else {
             return;
         };
         let (mut batches, mut bytes) = (Vec::new(), 0);
-        while let Some(next) = track.pending.front()
+        while let Some(next) = live.pending.front()
             && (bytes == 0 || bytes + next.body().len() <= JOB_BYTES_MAX)
             && batches.len() < ENTRIES_MAX
-            && let Some(next) = track.pending.pop_front()
+            && let Some(next) = live.pending.pop_front()
         {
             bytes += next.body().len();
             batches.push(next);
         }
-        track.under_way_bytes = bytes;
-        track.flushing = std::mem::take(&mut track.flushes);
+        live.in_flight_bytes = bytes;
+        live.flushing = std::mem::take(&mut live.flushes);
         let job = WriteJob {
-            place: self.place.clone(),
+            location: self.location.clone(),
             recording: RecordingId(recording),
-            lane,
+            writer,
             batches,
-            next_message: track.reached.written_message,
-            sync: !track.flushing.is_empty(),
-            stop: track.is_stopping && track.pending.is_empty(),
+            next_message: live.reached.written_message,
+            sync: !live.flushing.is_empty(),
+            // A later job stops the recording when this one leaves batches.
+            stop: live.is_stopping && live.pending.is_empty(),
             now: clock,
             bug,
         };
-        self.start_job(Task::Write(recording), Box::new(job), out);
+        self.start_job(JobTarget::Write(recording), Box::new(job), out);
     }
 
-    /// The job is back.
-    pub(super) fn written(&mut self, now: Time, recording: u64, written: Written, out: &mut Out) {
-        let acks_early = self.has_bug(ServiceBug::AckBeforeDurable);
-        let misplaces = self.has_bug(ServiceBug::WrongPositionAfterExtend);
-        let Some(track) = self.tracks.get_mut(&recording) else {
+    /// Applies the result of a write job: progress, answers, and the next job.
+    pub(super) fn after_write(
+        &mut self,
+        now: Time,
+        recording: u64,
+        written: WriteResult,
+        out: &mut Out,
+    ) {
+        let confirms_early = self.has_bug(ServiceBug::AckBeforeDurable);
+        let shifts_positions = self.has_bug(ServiceBug::WrongPositionAfterExtend);
+        let Some(live) = self.live_recordings.get_mut(&recording) else {
             return;
         };
-        let before = track.reached;
+        let before = live.reached;
         self.health.messages_recorded +=
             written.next_message.saturating_sub(before.written_message);
         self.health.bytes_recorded += written.bytes;
         let mut places = written.places;
-        if misplaces && track.is_extended {
+        if shifts_positions && live.is_extended {
             for place in &mut places {
-                place.position -= track.start.min(place.position);
+                place.position -= live.start.min(place.position);
             }
         }
-        // Bug: what is written counts as durable.
-        let durable = if acks_early {
+        // Bug: written messages are reported as durable.
+        let durable = if confirms_early {
             written.end
         } else {
             written.durable
         };
-        track.pending_bytes -= track.under_way_bytes;
-        track.under_way_bytes = 0;
-        track.advance(
+        live.pending_bytes -= live.in_flight_bytes;
+        live.in_flight_bytes = 0;
+        live.advance(
             written.boundaries,
             written.end,
             written.next_message,
             durable,
         );
-        if track.reached.durable_position > before.durable_position {
+        if live.reached.durable_position > before.durable_position {
             self.health.syncs += 1;
         }
         if written.refusal.is_some() {
             // Batches after the refused one would leave a gap.
-            track.pending.clear();
-            track.pending_bytes = 0;
-            track.expected = track.reached.written_message;
+            live.pending.clear();
+            live.pending_bytes = 0;
+            live.expected = live.reached.written_message;
         }
-        let has_stopped = written.lane.is_none();
-        track.lane = written.lane;
-        let flushed = std::mem::take(&mut track.flushing);
-        let has_news = !places.is_empty() || track.reached != before || written.refusal.is_some();
-        if has_news {
-            self.tell_track(recording, places, written.refusal.clone(), out);
+        let has_stopped = written.writer.is_none();
+        live.writer = written.writer;
+        let flushed = std::mem::take(&mut live.flushing);
+        let has_changed = !places.is_empty() || live.reached != before || written.refusal.is_some();
+        if has_changed {
+            self.report_progress(recording, places, written.refusal.clone(), out);
         }
         let failure = written.refusal.filter(|_| written.is_broken);
-        for asker in flushed {
+        for request in flushed {
             let result = match &failure {
                 Some(refusal) => Err(refusal.clone()),
                 None => Ok(Answer::Position(durable.0)),
             };
-            self.answer(asker, result, true, out);
+            self.answer(request, result, true, out);
         }
         if has_stopped {
-            self.stopped(now, recording, failure.as_ref(), out);
+            self.after_stop(now, recording, failure.as_ref(), out);
         } else {
-            self.pump_track(now, recording, out);
+            self.pump_recording(now, recording, out);
         }
         self.wake_replays(recording, out);
     }
 
-    /// The recording is not being recorded any more.
-    fn stopped(&mut self, now: Time, recording: u64, failure: Option<&Refusal>, out: &mut Out) {
-        let Some(track) = self.tracks.remove(&recording) else {
+    /// Removes a recording whose writer has stopped or failed, and answers the requests that waited for that.
+    fn after_stop(&mut self, now: Time, recording: u64, failure: Option<&Refusal>, out: &mut Out) {
+        let Some(live) = self.live_recordings.remove(&recording) else {
             return;
         };
-        let end = track.reached.written_position;
-        if let Some(session) = track.session.and_then(|id| self.sessions.get_mut(&id)) {
+        let end = live.reached.written_position;
+        if let Some(session) = live.session.and_then(|id| self.sessions.get_mut(&id)) {
             session.claims = session.claims.saturating_sub(1);
         }
-        for asker in track.stoppers.into_iter().chain(track.flushes) {
+        for request in live.stoppers.into_iter().chain(live.flushes) {
             let result = match failure {
                 Some(refusal) => Err(refusal.clone()),
                 None => Ok(Answer::Position(end)),
             };
-            self.answer(asker, result, true, out);
+            self.answer(request, result, true, out);
         }
         if let Some(claim) = self.early_claims.remove(&recording) {
-            let (asker, lane, durability) = (claim.asker, claim.lane, claim.durability);
-            self.claimed(now, asker, lane, durability, claim.is_extended, out);
+            let (request, writer, durability) = (claim.request, claim.writer, claim.durability);
+            self.claimed(now, request, writer, durability, claim.is_extended, out);
         }
     }
 }

@@ -6,10 +6,10 @@ use crate::server::job::HeldBlock;
 use seatrial_archive::Cursor;
 use seatrial_archive::{Position, RecordingId};
 
-/// What a replay waits for.
+/// What a replay waits for, from opening its cursor to the end of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// Its turn to open its cursor.
+pub(crate) enum ReplayPhase {
+    /// A job slot to open its cursor.
     Closed,
     /// The job that opens its cursor.
     Opening,
@@ -17,42 +17,43 @@ pub(crate) enum Stage {
     Reading,
     /// Credit, or more of the recording.
     Idle,
-    /// The recording to be extended, at whose end it is.
+    /// An extension of the recording, at the end of a stopped recording.
     Dormant,
 }
 
-/// A replay as the server sees it: a cursor (while no job has it), and how much may be sent. One job at a time reads one
-/// message's worth for it, and only when there is credit. While it waits its cursor holds no buffer.
+/// One replay on the server: its cursor, unless a job owns it, and its credit. At most one job reads for it, one data
+/// message at a time, and only with credit. While it waits, its cursor holds no buffer.
 #[derive(Debug)]
 pub(crate) struct Replay {
     pub(crate) recording: RecordingId,
     pub(crate) request: ReplayRequest,
-    pub(crate) stage: Stage,
+    pub(crate) phase: ReplayPhase,
     pub(crate) cursor: Option<Box<Cursor>>,
     /// A block that was read and may not be sent yet.
     pub(crate) held: Option<HeldBlock>,
-    /// Where the cursor was opened.
+    /// The origin at which the cursor was opened.
     pub(crate) from: ReplayFrom,
     /// Was the recording being recorded when the cursor was opened?
     pub(crate) is_live: bool,
-    /// Where the recording ends, if it was not.
+    /// The end of the recording, if it was not.
     pub(crate) end: Option<Position>,
-    /// Was it answered?
+    /// Was the request answered?
     pub(crate) is_begun: bool,
     pub(crate) window_bytes: u32,
-    /// Bytes sent, and allowed.
+    /// Bytes sent.
     pub(crate) offset: u64,
+    /// Bytes that credit allows to send.
     pub(crate) limit: u64,
-    /// Messages at or after it are not requested.
+    /// The exclusive end of the requested positions.
     pub(crate) until: Position,
-    /// Where it is.
+    /// The position of the next block to send.
     pub(crate) position: Position,
-    /// Nothing was to be read although this was visible: it waits for more.
+    /// The visible end at which the cursor found nothing: the replay waits until more is visible.
     pub(crate) stalled_at: Option<Position>,
     /// Has it waited at the live end?
     pub(crate) has_waited: bool,
-    /// Its place among the replays that wait for a job.
-    pub(crate) place: Option<u64>,
+    /// Its number in the queues of [`Reads`](super::reads::Reads), while it waits for a job.
+    pub(crate) queue_number: Option<u64>,
 }
 
 impl Replay {
@@ -60,7 +61,7 @@ impl Replay {
         Replay {
             recording: RecordingId(request.recording),
             request,
-            stage: Stage::Closed,
+            phase: ReplayPhase::Closed,
             cursor: None,
             held: None,
             from: request.from,
@@ -77,17 +78,18 @@ impl Replay {
             position: Position(0),
             stalled_at: None,
             has_waited: false,
-            place: None,
+            queue_number: None,
         }
     }
 
-    /// Bytes that were sent and that no credit was given for since.
-    pub(crate) fn under_way(&self) -> u64 {
+    /// Bytes in flight: sent, without credit since.
+    pub(crate) fn in_flight(&self) -> u64 {
+        // Credit is always the bytes taken by the client, plus one window.
         let taken = self.limit.saturating_sub(u64::from(self.window_bytes));
         self.offset.saturating_sub(taken)
     }
 
-    /// What it is when there is nothing more in a recording that is not being recorded; `None`: it waits.
+    /// The final state at the end of a stopped recording; `None`: the replay waits for an extension.
     pub(crate) fn at_rest(&self) -> Option<ReplayState> {
         match self.request.bound {
             ReplayBound::End => Some(ReplayState::Complete),
@@ -97,7 +99,14 @@ impl Replay {
     }
 
     pub(crate) fn check_invariants(&self) {
-        let is_away = matches!(self.stage, Stage::Closed | Stage::Opening | Stage::Reading);
-        assert!(!(is_away && self.cursor.is_some()), "{:?}", self.stage);
+        let has_no_cursor = matches!(
+            self.phase,
+            ReplayPhase::Closed | ReplayPhase::Opening | ReplayPhase::Reading
+        );
+        assert!(
+            !(has_no_cursor && self.cursor.is_some()),
+            "{:?}",
+            self.phase
+        );
     }
 }

@@ -3,11 +3,11 @@
 use super::{ArchiveService, Out};
 use crate::answer::{Answer, Refusal};
 use crate::message::ServerMessage;
-use crate::server::track::Asker;
+use crate::server::live_recording::RequestId;
 use seatrial_machine::Output;
 
 impl ArchiveService {
-    /// Sends a message to wherever a session was heard last.
+    /// Sends a message to the last known endpoint of a session.
     pub(super) fn send(&self, id: u64, message: &ServerMessage<'_>, out: &mut Out) {
         if let Some(session) = self.sessions.get(&id) {
             let (to, message) = (session.endpoint, message.encode());
@@ -15,10 +15,10 @@ impl ArchiveService {
         }
     }
 
-    /// Answers a request. When it comes again, the answer is repeated if it `is_kept`; otherwise it is carried out again.
+    /// Answers a request. If the request is repeated, the answer is sent again if it `is_kept`; otherwise it is executed again.
     pub(super) fn answer(
         &mut self,
-        (session, request): Asker,
+        (session, request): RequestId,
         result: Result<Answer, Refusal>,
         is_kept: bool,
         out: &mut Out,
@@ -40,13 +40,13 @@ impl ArchiveService {
         }
     }
 
-    /// Answers that it was not done.
-    pub(super) fn refuse(&mut self, asker: Asker, mut refusal: Refusal, out: &mut Out) {
-        // It is kept for as long as the request may come again.
+    /// Answers a request with a refusal.
+    pub(super) fn refuse(&mut self, request: RequestId, mut refusal: Refusal, out: &mut Out) {
+        // The session keeps refusals until their requests can no longer be repeated: bounded text.
         let most = self.options.limits.refusal_length_max;
         refusal
             .text
             .truncate(refusal.text.floor_char_boundary(most));
-        self.answer(asker, Err(refusal), true, out);
+        self.answer(request, Err(refusal), true, out);
     }
 }

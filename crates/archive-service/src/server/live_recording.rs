@@ -1,71 +1,76 @@
-//! State of the server for one open recording.
+//! State of the server for one live recording.
 
-use crate::message::Reached;
-use crate::server::write::{Lane, Pending};
+use crate::message::RecordProgress;
+use crate::server::write::PendingBatch;
 use seatrial_archive::Durability;
 use seatrial_archive::Position;
-use seatrial_archive::Progress;
+use seatrial_archive::{Progress, Writer};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The session and number of a request.
-pub(crate) type Asker = (u64, u64);
+/// The session of a request and its number in that session. It also identifies the replay that the request began.
+pub(crate) type RequestId = (u64, u64);
 
-/// Boundaries that may wait to become durable; beyond that, one in the middle is dropped, and its messages are reported durable
-/// together with later ones.
+/// Maximum number of boundaries that are not durable yet. Above it, one in the middle is dropped: its messages are reported
+/// durable together with later ones.
 const BOUNDARIES_MAX: usize = 1_024;
 
-/// A recording that is being recorded: the claim on it, its writer (while no job has it), and the batches that wait for it.
+/// A recording that is being recorded: its claim, its writer, unless a job owns it, and the batches that wait for the writer.
+///
+/// Batches gather in `pending` while a job writes; the next job takes them together and syncs once, so the cost of a sync is
+/// shared by all that arrived during the previous one.
 #[derive(Debug)]
-pub(crate) struct Track {
+pub(crate) struct LiveRecording {
     pub(crate) claim: u64,
     /// The session that may write; `None` when it has ended.
     pub(crate) session: Option<u64>,
     pub(crate) durability: Durability,
-    pub(crate) lane: Option<Box<Lane>>,
+    /// `None` while a job owns it.
+    pub(crate) writer: Option<Box<Writer>>,
     pub(crate) progress: Arc<Progress>,
-    pub(crate) pending: VecDeque<Pending>,
-    /// Bytes of frames in `pending`, and of those under way.
+    pub(crate) pending: VecDeque<PendingBatch>,
+    /// Bytes of frames in `pending` and in the running job.
     pub(crate) pending_bytes: usize,
     /// The number of the next message expected.
     pub(crate) expected: u64,
-    pub(crate) reached: Reached,
+    pub(crate) reached: RecordProgress,
+    /// Ends of written blocks that are not durable yet, each with the number of the next message; both ascend.
     boundaries: VecDeque<(Position, u64)>,
     /// Requests that wait for a sync.
-    pub(crate) flushes: Vec<Asker>,
+    pub(crate) flushes: Vec<RequestId>,
     /// Requests that the sync of the running job answers.
-    pub(crate) flushing: Vec<Asker>,
-    /// Is it to be stopped? [`Track::stoppers`] wait for that.
+    pub(crate) flushing: Vec<RequestId>,
+    /// Is the recording to be stopped? The requests in `stoppers` wait for that.
     pub(crate) is_stopping: bool,
-    pub(crate) stoppers: Vec<Asker>,
+    pub(crate) stoppers: Vec<RequestId>,
     /// Bytes of frames that the running job writes.
-    pub(crate) under_way_bytes: usize,
-    /// The position at which it was claimed.
+    pub(crate) in_flight_bytes: usize,
+    /// Its end when it was claimed.
     pub(crate) start: u64,
     /// Did the recording exist before the claim?
     pub(crate) is_extended: bool,
 }
 
-impl Track {
+impl LiveRecording {
     pub(crate) fn new(
         claim: u64,
         session: u64,
         durability: Durability,
-        lane: Box<Lane>,
+        writer: Box<Writer>,
         end: Position,
-    ) -> Track {
-        let progress = lane.writer.progress();
+    ) -> LiveRecording {
+        let progress = writer.progress();
         let next_message = progress.next_message();
-        Track {
+        LiveRecording {
             claim,
             session: Some(session),
             durability,
-            lane: Some(lane),
+            writer: Some(writer),
             progress,
             pending: VecDeque::new(),
             pending_bytes: 0,
             expected: next_message,
-            reached: Reached {
+            reached: RecordProgress {
                 written_message: next_message,
                 written_position: end.0,
                 durable_message: next_message,
@@ -76,7 +81,7 @@ impl Track {
             flushing: Vec::new(),
             is_stopping: false,
             stoppers: Vec::new(),
-            under_way_bytes: 0,
+            in_flight_bytes: 0,
             start: end.0,
             is_extended: false,
         }
@@ -90,12 +95,12 @@ impl Track {
             || self.sync_at().is_some_and(|at| at <= now)
     }
 
-    /// The time at which its writer has to sync: nanoseconds since 1970.
+    /// The time at which its writer has to sync, in nanoseconds since 1970; `None` while a job owns the writer.
     pub(crate) fn sync_at(&self) -> Option<u64> {
-        self.lane.as_ref()?.writer.sync_at()
+        self.writer.as_ref()?.sync_at()
     }
 
-    /// The end of what may be replayed.
+    /// The end up to which replays may read; `is_eager` ones read what is not durable yet.
     pub(crate) fn visible(&self, is_eager: bool) -> Position {
         match self.durability {
             Durability::None => Position(self.reached.written_position),
@@ -136,5 +141,8 @@ impl Track {
         assert!(reached.durable_message <= reached.written_message);
         assert!(reached.durable_position <= reached.written_position);
         assert!(self.boundaries.len() <= BOUNDARIES_MAX);
+        assert!(self.boundaries.iter().is_sorted());
+        assert!(self.in_flight_bytes <= self.pending_bytes);
+        assert!(self.flushing.is_empty() || self.writer.is_none());
     }
 }

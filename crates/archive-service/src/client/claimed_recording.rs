@@ -1,15 +1,15 @@
-//! State of a client for one recording.
+//! Batches to be recorded, and the state of a client for one claimed recording.
 
 use crate::answer::{Claimed, Refusal, RefusalCode};
 use crate::client::ClientReply;
-use crate::message::{BatchForm, BatchPlace, ClientMessage, Reached};
+use crate::message::{BatchForm, BatchPlace, ClientMessage, RecordProgress};
 use seatrial_archive::Durability;
 use seatrial_blocks::crc32c;
 use seatrial_machine::{Output, Ticket, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Messages to be recorded: frames back to back.
+/// A batch of messages to be recorded: frames back to back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrameBatch {
     frames: Vec<u8>,
@@ -17,7 +17,7 @@ pub struct FrameBatch {
 }
 
 impl FrameBatch {
-    /// No messages.
+    /// An empty batch.
     pub fn new() -> FrameBatch {
         FrameBatch::default()
     }
@@ -39,22 +39,22 @@ impl FrameBatch {
         self.messages += 1;
     }
 
-    /// Messages in it.
+    /// Number of messages.
     pub fn messages(&self) -> u32 {
         self.messages
     }
 
-    /// Bytes of its frames.
+    /// Length of the frames in bytes.
     pub fn length(&self) -> usize {
         self.frames.len()
     }
 
-    /// Is nothing in it?
+    /// Is it empty?
     pub fn is_empty(&self) -> bool {
         self.messages == 0
     }
 
-    /// Takes all out, and leaves it empty.
+    /// Returns the contents and leaves an empty batch.
     pub fn take(&mut self) -> FrameBatch {
         std::mem::take(self)
     }
@@ -69,12 +69,13 @@ pub struct BlockBatch {
 }
 
 impl BlockBatch {
-    /// No blocks.
+    /// An empty batch.
     pub fn new() -> BlockBatch {
         BlockBatch::default()
     }
 
-    /// Takes the next block, whole, with its position. An error: it is not a batch, or not the one behind those that are in.
+    /// Appends a block, header included, with its position in the source. Refused unless it is a batch of messages that
+    /// continues the previous block.
     pub fn push(&mut self, position: u64, block: &[u8]) -> Result<(), Refusal> {
         let header = seatrial_archive::batch_of(block).map_err(|reason| {
             let text = format!("the block at position {position}: {reason}");
@@ -87,8 +88,9 @@ impl BlockBatch {
         let messages = self.messages.checked_add(header.messages);
         let Some(messages) = messages.filter(|_| next == header.first_message) else {
             let first = header.first_message;
-            let text =
-                format!("the block at position {position} begins with message {first}, not {next}");
+            let text = format!(
+                "the block at position {position} begins with message {first}, expected {next}"
+            );
             return Err(Refusal::new(RefusalCode::WrongBatch, text));
         };
         self.messages = messages;
@@ -97,43 +99,43 @@ impl BlockBatch {
         Ok(())
     }
 
-    /// The number of the first message in it.
+    /// Number of the first message.
     pub fn first_message(&self) -> u64 {
         self.first_message
     }
 
-    /// Messages in it.
+    /// Number of messages.
     pub fn messages(&self) -> u32 {
         self.messages
     }
 
-    /// Bytes of its blocks, with 8 for each one's position.
+    /// Length of the blocks in bytes, with 8 for the position of each.
     pub fn length(&self) -> usize {
         self.body.len()
     }
 
-    /// Is nothing in it?
+    /// Is it empty?
     pub fn is_empty(&self) -> bool {
         self.messages == 0
     }
 
-    /// Takes all out, and leaves it empty.
+    /// Returns the contents and leaves an empty batch.
     pub fn take(&mut self) -> BlockBatch {
         std::mem::take(self)
     }
 }
 
-/// What is sent of a batch.
+/// The contents of a batch, of either form, as sent.
 #[derive(Debug)]
-pub(crate) struct Load {
+pub(crate) struct BatchBody {
     form: BatchForm,
     body: Vec<u8>,
     messages: u32,
-    /// The number of its first message, when that is given.
+    /// The number of its first message; `None`: the next number of the recording.
     first_message: Option<u64>,
 }
 
-impl Load {
+impl BatchBody {
     pub(crate) fn messages(&self) -> u32 {
         self.messages
     }
@@ -143,9 +145,9 @@ impl Load {
     }
 }
 
-impl From<FrameBatch> for Load {
-    fn from(batch: FrameBatch) -> Load {
-        Load {
+impl From<FrameBatch> for BatchBody {
+    fn from(batch: FrameBatch) -> BatchBody {
+        BatchBody {
             form: BatchForm::Frames,
             body: batch.frames,
             messages: batch.messages,
@@ -154,9 +156,9 @@ impl From<FrameBatch> for Load {
     }
 }
 
-impl From<BlockBatch> for Load {
-    fn from(batch: BlockBatch) -> Load {
-        Load {
+impl From<BlockBatch> for BatchBody {
+    fn from(batch: BlockBatch) -> BatchBody {
+        BatchBody {
             form: BatchForm::Blocks,
             body: batch.body,
             messages: batch.messages,
@@ -165,51 +167,54 @@ impl From<BlockBatch> for Load {
     }
 }
 
-/// A batch without a confirmation.
+/// A batch without a confirmation. Its `place` is known once it is written.
 #[derive(Debug)]
-struct Sent {
+struct UnconfirmedBatch {
     ticket: Ticket,
     first_message: u64,
-    load: Load,
+    load: BatchBody,
     place: Option<BatchPlace>,
 }
 
-impl Sent {
+impl UnconfirmedBatch {
     fn end(&self) -> u64 {
         self.first_message
             .saturating_add(u64::from(self.load.messages))
     }
 }
 
-/// What a client has under way for one recording that it has claimed. It gives every batch its number; batches are sent in order
-/// within the window, and again from the first one without a place when nothing has come back for a while. A batch is
-/// confirmed when its place is known and the recording's durability level is satisfied.
+/// A recording claimed by a client: the queue of its unconfirmed batches.
+///
+/// Each batch gets the next message numbers. Batches are sent in order within the window; after a retry interval without
+/// progress they are sent again from the first batch on. A batch is confirmed when its place is known and the recording's
+/// durability level is satisfied. After a lost session the recording is claimed again and all batches are sent again; the
+/// server compares those that it has.
 #[derive(Debug)]
-pub(crate) struct Recorder {
+pub(crate) struct ClaimedRecording {
     pub(crate) recording: u64,
     /// `None` while it has to be claimed again.
     pub(crate) claim: Option<u64>,
-    /// The request by which it is claimed again.
+    /// The pending request to claim it again.
     pub(crate) reclaim: Option<u64>,
     pub(crate) reclaim_at: Option<Time>,
     durability: Durability,
-    /// The number that the next batch gets.
+    /// The number of the first message of the next batch.
     next_message: u64,
     /// Messages with lower numbers are confirmed.
     confirmed: u64,
-    unconfirmed: VecDeque<Sent>,
-    /// Has any batch been taken in since it was claimed first?
-    has_begun: bool,
-    /// How many of them were sent since the claim or the last time-out.
+    unconfirmed: VecDeque<UnconfirmedBatch>,
+    /// Was any batch pushed since the first claim?
+    has_batches: bool,
+    /// Number of batches at the front that were sent since the claim or the last timeout.
     sent: usize,
-    /// Bytes of all unconfirmed.
+    /// Bytes of all unconfirmed batches.
     pub(crate) bytes: usize,
-    again_at: Option<Time>,
+    retry_at: Option<Time>,
 }
 
-impl Recorder {
-    pub(crate) fn new(claimed: &Claimed) -> Recorder {
-        Recorder {
+impl ClaimedRecording {
+    pub(crate) fn new(claimed: &Claimed) -> ClaimedRecording {
+        ClaimedRecording {
             recording: claimed.recording,
             claim: Some(claimed.claim),
             reclaim: None,
@@ -218,26 +223,26 @@ impl Recorder {
             next_message: claimed.next_message,
             confirmed: claimed.next_message,
             unconfirmed: VecDeque::new(),
-            has_begun: false,
+            has_batches: false,
             sent: 0,
             bytes: 0,
-            again_at: None,
+            retry_at: None,
         }
     }
 
-    /// Takes a batch in. The refusal: its messages are not the next ones. Only the first blocks that a copy is sent may
-    /// be some that it has, to be compared.
-    pub(crate) fn push(&mut self, ticket: Ticket, load: Load) -> Result<(), Refusal> {
+    /// Queues a batch. Refused unless its messages are the next ones; the first blocks of a copy may also be blocks that
+    /// the copy has, to be compared.
+    pub(crate) fn push(&mut self, ticket: Ticket, load: BatchBody) -> Result<(), Refusal> {
         let next = self.next_message;
         let first_message = load.first_message.unwrap_or(next);
-        if first_message != next && (first_message > next || self.has_begun) {
-            let text = format!("message {next} comes next, the batch begins with {first_message}");
+        if first_message != next && (first_message > next || self.has_batches) {
+            let text = format!("expected message {next}, the batch begins with {first_message}");
             return Err(Refusal::new(RefusalCode::WrongBatch, text));
         }
-        self.has_begun = true;
+        self.has_batches = true;
         self.next_message = first_message.saturating_add(u64::from(load.messages));
         self.bytes += load.body.len();
-        self.unconfirmed.push_back(Sent {
+        self.unconfirmed.push_back(UnconfirmedBatch {
             ticket,
             first_message,
             load,
@@ -246,24 +251,24 @@ impl Recorder {
         Ok(())
     }
 
-    /// Batches without a confirmation.
+    /// Number of unconfirmed batches.
     pub(crate) fn pending(&self) -> usize {
         self.unconfirmed.len()
     }
 
-    /// The session is gone, and the claim with it.
-    pub(crate) fn lose(&mut self) {
+    /// Forgets the claim of a lost session.
+    pub(crate) fn on_session_lost(&mut self) {
         self.claim = None;
         self.reclaim = None;
         self.reclaim_at = None;
-        self.again_at = None;
+        self.retry_at = None;
     }
 
-    /// It is claimed again. The refusal: confirmed messages are lost.
+    /// Continues under a new claim. Refused if the recording lacks confirmed messages.
     pub(crate) fn reclaimed(&mut self, claimed: &Claimed) -> Result<(), Refusal> {
         if claimed.next_message < self.confirmed {
             let text = format!(
-                "messages {} to {} of recording {} were confirmed, and are lost",
+                "messages {} to {} of recording {} are missing although they were confirmed",
                 claimed.next_message,
                 self.confirmed - 1,
                 self.recording
@@ -275,16 +280,16 @@ impl Recorder {
         Ok(())
     }
 
-    /// Everything without a confirmation will be sent again: a place that is known may have been lost.
+    /// Marks all batches as not sent: the messages of a known place may be lost, if they were not durable.
     fn rewind(&mut self) {
         self.sent = 0;
-        self.again_at = None;
-        for sent in &mut self.unconfirmed {
-            sent.place = None;
+        self.retry_at = None;
+        for batch in &mut self.unconfirmed {
+            batch.place = None;
         }
     }
 
-    /// Sends what fits the window.
+    /// Sends the next batches that fit the window; true if any.
     pub(crate) fn send(
         &mut self,
         session: u64,
@@ -296,8 +301,8 @@ impl Recorder {
         };
         let under_way = self.unconfirmed.iter().take(self.sent);
         let mut bytes: usize = under_way
-            .filter(|sent| sent.place.is_none())
-            .map(|sent| sent.load.body.len())
+            .filter(|batch| batch.place.is_none())
+            .map(|batch| batch.load.body.len())
             .sum();
         let mut has_sent = false;
         while let Some(next) = self.unconfirmed.get(self.sent) {
@@ -308,24 +313,24 @@ impl Recorder {
                 }
                 bytes += length;
                 has_sent = true;
-                send(message(session, claim, next));
+                send(record_message(session, claim, next));
             }
             self.sent += 1;
         }
         has_sent
     }
 
-    /// What the server says has happened; answers what is confirmed by it.
-    pub(crate) fn reached(
+    /// Applies the progress that the server reports, and answers the batches that it confirms.
+    pub(crate) fn on_progress(
         &mut self,
-        reached: &Reached,
+        reached: &RecordProgress,
         places: &[BatchPlace],
         out: &mut Vec<Output<ClientReply>>,
     ) {
         for place in places {
             let found = self
                 .unconfirmed
-                .binary_search_by_key(&place.first_message, |sent| sent.first_message);
+                .binary_search_by_key(&place.first_message, |batch| batch.first_message);
             if let Ok(index) = found {
                 self.unconfirmed[index].place = Some(*place);
             }
@@ -334,36 +339,36 @@ impl Recorder {
             Durability::None => reached.written_message,
             Durability::Group { .. } | Durability::Batch => reached.durable_message,
         };
-        while let Some(sent) = self.unconfirmed.front()
-            && sent.end() <= confirmed
-            && let Some(place) = sent.place
-            && let Some(sent) = self.unconfirmed.pop_front()
+        while let Some(batch) = self.unconfirmed.front()
+            && batch.end() <= confirmed
+            && let Some(place) = batch.place
+            && let Some(batch) = self.unconfirmed.pop_front()
         {
-            self.bytes -= sent.load.body.len();
+            self.bytes -= batch.load.body.len();
             self.sent = self.sent.saturating_sub(1);
-            self.confirmed = self.confirmed.max(sent.end());
+            self.confirmed = self.confirmed.max(batch.end());
             let reply = ClientReply::Recorded(place);
-            out.push(Output::Reply(sent.ticket, reply));
+            out.push(Output::Reply(batch.ticket, reply));
         }
     }
 
-    /// Plans the next look for answers that did not come, as long as some are missing.
-    pub(crate) fn plan(&mut self, now: Time, interval: Duration, has_progressed: bool) {
+    /// Schedules the next retry while confirmations are missing; progress postpones it.
+    pub(crate) fn schedule_retry(&mut self, now: Time, interval: Duration, has_progressed: bool) {
         let mut under_way = self.unconfirmed.iter().take(self.sent);
         let is_missing = self.claim.is_some() && !self.unconfirmed.is_empty();
-        let waits = is_missing && (under_way.any(|sent| sent.place.is_none()) || self.sent > 0);
-        self.again_at = match self.again_at {
+        let waits = is_missing && (under_way.any(|batch| batch.place.is_none()) || self.sent > 0);
+        self.retry_at = match self.retry_at {
             _ if !waits => None,
             Some(planned) if !has_progressed => Some(planned),
             _ => Some(now + interval),
         };
     }
 
-    /// Sends again, from the first batch without a place, when it is time.
+    /// Makes all batches due again if the retry time has passed.
     pub(crate) fn expire(&mut self, now: Time) {
-        if self.again_at.is_some_and(|at| at <= now) {
-            self.again_at = None;
-            // Known places stay: their batches wait for a sync, or for the message that reports it.
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = None;
+            // Known places stay, except the first: its batch is sent again to get a report of the progress.
             self.sent = 0;
             if let Some(first) = self.unconfirmed.front_mut() {
                 first.place = None;
@@ -372,22 +377,22 @@ impl Recorder {
     }
 
     pub(crate) fn wake_at(&self) -> Option<Time> {
-        let again = self.again_at;
+        let again = self.retry_at;
         [again, self.reclaim_at].into_iter().flatten().min()
     }
 
-    /// The connection is gone or new: what is missing is sent again at once.
-    pub(crate) fn hurry(&mut self, now: Time) {
-        if self.again_at.is_some() {
-            self.again_at = Some(now);
+    /// Makes a scheduled retry due now.
+    pub(crate) fn retry_now(&mut self, now: Time) {
+        if self.retry_at.is_some() {
+            self.retry_at = Some(now);
         }
     }
 
-    /// Gives everything up.
+    /// Refuses all unconfirmed batches.
     pub(crate) fn fail(&mut self, refusal: &Refusal, out: &mut Vec<Output<ClientReply>>) {
-        for sent in self.unconfirmed.drain(..) {
+        for batch in self.unconfirmed.drain(..) {
             let reply = ClientReply::Refused(refusal.clone());
-            out.push(Output::Reply(sent.ticket, reply));
+            out.push(Output::Reply(batch.ticket, reply));
         }
         self.sent = 0;
         self.bytes = 0;
@@ -397,18 +402,20 @@ impl Recorder {
         assert!(self.sent <= self.unconfirmed.len());
         let bytes: usize = self.unconfirmed.iter().map(|it| it.load.body.len()).sum();
         assert_eq!(bytes, self.bytes);
+        let numbers = self.unconfirmed.iter().map(|it| it.first_message);
+        assert!(numbers.is_sorted());
     }
 }
 
-fn message(session: u64, claim: u64, sent: &Sent) -> Vec<u8> {
-    let body = &sent.load.body;
+fn record_message(session: u64, claim: u64, batch: &UnconfirmedBatch) -> Vec<u8> {
+    let body = &batch.load.body;
     ClientMessage::Record {
         session,
         claim,
-        first_message: sent.first_message,
-        messages: sent.load.messages,
+        first_message: batch.first_message,
+        messages: batch.load.messages,
         checksum: crc32c(body),
-        form: sent.load.form,
+        form: batch.load.form,
         body,
     }
     .encode()
