@@ -39,6 +39,7 @@ impl Symbol {
         // Leaked on purpose: symbols are copied freely and compared long after their file is closed.
         let interned: &'static str = Box::leak(name.into());
         names.insert(interned);
+        assert!(names.len() <= NAMES_MAX, "more names than a program takes");
         Some(Symbol(interned))
     }
 

@@ -43,6 +43,7 @@ impl Descriptor {
     pub(crate) fn of(self, chunk: &[u8]) -> Column<'_> {
         let at = self.at as usize;
         let bytes = chunk.get(at..at + self.length() as usize);
+        debug_assert!(bytes.is_some(), "a column of another chunk");
         Column {
             id: self.id,
             at: self.at,

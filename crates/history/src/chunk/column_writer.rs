@@ -1,6 +1,6 @@
 //! Writes the columns of a chunk, each packed with the smallest width and base that hold its values.
 
-use super::layout::column;
+use super::layout::{DESCRIPTOR_LENGTH, column};
 use seatrial_blocks::packed::{IntegerSlice, Packing};
 
 /// A column with its packing chosen.
@@ -44,6 +44,7 @@ impl<'a> ChunkColumnWriter<'a> {
 
     /// Appends all descriptors, then all values.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         for column in &self.columns {
             out.extend([column.id, column.packing.width, 0, 0]);
             out.extend((column.values.len() as u32).to_le_bytes());
@@ -52,5 +53,13 @@ impl<'a> ChunkColumnWriter<'a> {
         for column in &self.columns {
             column.values.pack(column.packing, out);
         }
+        let lengths = self.columns.iter().map(|column| {
+            DESCRIPTOR_LENGTH + column.values.len() * usize::from(column.packing.width)
+        });
+        debug_assert_eq!(
+            out.len() - start,
+            lengths.sum::<usize>(),
+            "values are stored as their descriptors say"
+        );
     }
 }

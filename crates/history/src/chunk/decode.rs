@@ -103,7 +103,32 @@ impl Chunk {
         self.read_tapes(&columns)?;
         self.read_extras(&columns, &mut scratch)?;
         self.columns = descriptors;
+        self.assert_complete();
         Ok(())
+    }
+
+    /// Asserts what the checks of the columns have established, whatever the bytes were.
+    fn assert_complete(&self) {
+        assert_eq!(self.template_counts.len(), self.templates.len());
+        debug_assert_eq!(
+            self.template_counts.iter().sum::<u32>(),
+            self.header.operations,
+            "an operation without template"
+        );
+        assert!(
+            self.list_starts.len() > self.names.keys.len(),
+            "a key has no list"
+        );
+        assert!(!self.entry_starts.is_empty(), "entries without an end");
+        debug_assert!(
+            self.tape_starts
+                .is_sorted_by(|one, next| one.place < next.place),
+            "an operation has two tapes"
+        );
+        debug_assert!(
+            self.references.iter().all(|(start, end)| start <= end),
+            "a reference ends before its start"
+        );
     }
 
     fn read_processes(

@@ -195,6 +195,7 @@ impl Dictionary {
         self.key_kinds.push(kind);
         self.key_numbers.push(number);
         self.lists.add_key();
+        debug_assert_eq!(self.key_kinds.len(), self.key_numbers.len());
         self.key_kinds.len() as u32 - 1
     }
 
@@ -206,6 +207,15 @@ impl Dictionary {
             self.pool.extend_from_slice(list);
             self.list_lengths.push(list.len() as u32);
         }
+        assert_eq!(self.pool.len(), self.lists.elements());
+        assert!(
+            self.list_lengths.len() >= self.key_kinds.len(),
+            "a key has no list"
+        );
+        assert_eq!(
+            self.lists.branches_of_references.len(),
+            self.lists.lengths_of_references.len()
+        );
         columns.put(column::LIST_LENGTH, IntegerSlice::Ids(&self.list_lengths));
         columns.put(column::POOL, IntegerSlice::Integers(&self.pool));
         let references = IntegerSlice::Ids(&self.lists.branches_of_references);

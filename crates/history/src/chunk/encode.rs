@@ -221,7 +221,9 @@ impl Templates {
         self.field_starts.push(self.fields.len() as u32);
         self.field_counts.push(self.row.len() as u32 - 2);
         self.fields.extend_from_slice(&self.row[2..]);
-        self.by_row.insert(self.row.as_slice().into(), id);
+        let before = self.by_row.insert(self.row.as_slice().into(), id);
+        debug_assert!(before.is_none(), "a template has two ids");
+        debug_assert_eq!(self.by_row.len(), self.types.len());
         id
     }
 }
@@ -279,6 +281,10 @@ impl ExtraFields {
         }
         let field = self.by_word[place];
         self.values[field as usize].push(entry);
+        debug_assert!(
+            (entry as usize) < self.entry_tags.len(),
+            "a field has a value that is not stored"
+        );
         field
     }
 
@@ -321,6 +327,14 @@ impl ExtraFields {
     }
 
     fn put_columns<'a>(&'a self, columns: &mut ChunkColumnWriter<'a>) {
+        assert_eq!(self.entry_tags.len(), self.entry_integers.len());
+        // A field without operations would be a column that is left out, and shift those after it.
+        debug_assert!(
+            self.values[..self.names.len()]
+                .iter()
+                .all(|values| !values.is_empty()),
+            "a field that no operation has"
+        );
         for values in &self.values[..self.names.len()] {
             columns.put(column::FIELD_VALUE, IntegerSlice::Ids(values));
         }
@@ -633,6 +647,7 @@ impl Encoder {
     fn unstage(&mut self) {
         self.mop_tags.truncate(self.mop_keys.len());
         self.mop_arguments.truncate(self.mop_keys.len());
+        debug_assert_eq!(self.mop_tags.len(), self.mop_arguments.len());
     }
 
     /// Stores the lists read by these micro-operations, which are the last ones.
@@ -652,11 +667,17 @@ impl Encoder {
                 }
             }
         }
+        debug_assert_eq!(
+            self.mop_keys.len(),
+            self.mop_tags.len(),
+            "micro-operations are staged that were not pushed"
+        );
     }
 
     /// Appends the chunk of all operations since the last [`Encoder::clear`], at least one, and clears. `first_position` is the
     /// position of the first.
     pub fn write(&mut self, first_position: u64, out: &mut Vec<u8>) {
+        self.assert_complete();
         let (first_index, first_time) = (self.indices[0], self.times[0]);
         let times = self.times.iter();
         let (low, high) = times.fold((first_time, first_time), |(low, high), &time| {
@@ -680,6 +701,22 @@ impl Encoder {
         out.extend([0; 2]);
         columns.write(out);
         self.clear();
+        assert!(self.is_empty(), "a written operation is written again");
+    }
+
+    /// Asserts that the columns of operations, and those of micro-operations, are of one length.
+    fn assert_complete(&self) {
+        let operations = self.len();
+        assert!(operations > 0, "a chunk without operations");
+        assert_eq!(self.counts.iter().sum::<u32>() as usize, operations);
+        assert_eq!(self.process_ids.len(), operations);
+        assert_eq!(self.indices.len(), operations);
+        assert_eq!(self.times.len(), operations);
+        assert_eq!(self.pairs.len(), operations);
+        assert_eq!(self.keys.len(), operations);
+        assert_eq!(self.mop_tags.len(), self.mop_keys.len());
+        assert_eq!(self.mop_arguments.len(), self.mop_keys.len());
+        assert_eq!(self.processes.kinds.len(), self.processes.numbers.len());
     }
 
     /// All columns.

@@ -96,6 +96,7 @@ impl Encoder {
         self.put_row(template, process, head.index, head.time, pair);
         self.keys.push(0);
         self.counts[head.kind as usize] += 1;
+        debug_assert_eq!(self.keys.len(), self.len(), "an operation lacks its key");
     }
 
     fn part_key(&mut self, key: PartKey<'_>) -> u32 {

@@ -59,6 +59,10 @@ impl SharedLists {
         self.lengths_of_references.clear();
         self.elements = 0;
         self.generation += 1;
+        debug_assert!(
+            self.keys.iter().chain(&self.branches).all(Vec::is_empty),
+            "a list of an earlier chunk"
+        );
     }
 
     /// Adds a key; keys are numbered in this order.
@@ -108,6 +112,12 @@ impl SharedLists {
             self.elements += more.len();
             list.extend_from_slice(more);
         }
+        // The rest of the prefix is what the bond stands for; a comparison would cost what it saves.
+        debug_assert_eq!(
+            elements.last(),
+            list[..elements.len()].last(),
+            "a bond with another list"
+        );
         SharedList::Prefix(elements.len() as u32)
     }
 
@@ -141,6 +151,7 @@ impl SharedLists {
         self.elements += elements.len();
         self.last_branch[key as usize] = self.branch_count as u32;
         self.branch_count += 1;
+        debug_assert_eq!(self.last_branch.len(), self.key_count);
         self.branch_count as u32 - 1
     }
 

@@ -31,6 +31,7 @@ pub struct ChunkSummary {
 impl ChunkSummary {
     /// The summary of a chunk, which must not be empty.
     pub fn of(number: u64, chunk: &Chunk) -> ChunkSummary {
+        assert!(!chunk.is_empty(), "an empty chunk has no summary");
         let header = chunk.header();
         ChunkSummary {
             number,

@@ -91,6 +91,7 @@ impl TapeWriter {
             return false;
         }
         self.tags.push(tag);
+        debug_assert_eq!(self.integers.len(), start + 1 + 2 * items.len());
         true
     }
 

@@ -94,6 +94,7 @@ impl Chunk {
                 time = time.wrapping_add(step);
                 times.push(time);
             });
+            debug_assert_eq!(times.len(), self.len());
         })
     }
 
@@ -173,6 +174,7 @@ impl Chunk {
                 end += self.templates[id as usize].operands();
                 end
             }));
+            debug_assert_eq!(end as usize, self.column(column::OPERAND).len());
         })
     }
 
@@ -202,6 +204,7 @@ impl Chunk {
                 operand += template.operands() as usize;
                 end
             }));
+            debug_assert_eq!(end as usize, self.column(column::MOP_TAG).len());
         })
     }
 
@@ -263,6 +266,10 @@ impl Chunk {
                     extras.push((field, entry as u32));
                 }
             }
+            debug_assert!(
+                columns.iter().map(|column| column.len()).eq(next),
+                "a field has a value that no operation has"
+            );
         })
     }
 }

@@ -30,6 +30,7 @@ impl ChunkSet {
             }
             self.full[group] |= bit;
         }
+        debug_assert!(self.contains(chunk));
     }
 
     /// Is `chunk` in the set?

@@ -76,6 +76,10 @@ pub fn fold_concurrent<C: Chunks, F: Fold>(
     });
     let state = pass.state.into_inner();
     let state = state.unwrap_or_else(PoisonError::into_inner);
+    assert!(
+        state.stopped || state.combined == pass.count,
+        "a chunk was not folded"
+    );
     match (state.failure, state.accumulator) {
         (Some((_, failure)), _) if !state.ended => Err(failure),
         (_, accumulator) => Ok(fold.finish(accumulator.unwrap_or_else(|| fold.start()))),
@@ -152,6 +156,7 @@ impl<C: Chunks, F: Fold> Pass<'_, C, F> {
             state = self.lock();
             state.accumulator = Some(accumulator);
             state.combined += 1;
+            debug_assert!(state.combined <= state.next, "a chunk is combined twice");
             if ends {
                 state.ended = true;
                 state.stopped = true;

@@ -371,6 +371,7 @@ impl<C: Chunks + 'static> FolderShared<C> {
         if starts {
             state.chains += 1;
         }
+        assert!(state.chains <= self.threads, "more chains than threads");
         if state.helpers > 0 {
             self.progress.notify_all();
         }

@@ -273,7 +273,8 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
         }
         let row = FoldRow::new(job, request);
         if at_once || self.rows.len() < self.live_max {
-            self.rows.insert(id, row);
+            let before = self.rows.insert(id, row);
+            assert!(before.is_none(), "a fold is submitted twice");
         } else {
             let place = if request.asap {
                 self.queue.partition_point(|(_, row)| row.asap)
@@ -282,6 +283,10 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
             };
             self.queue.insert(place, (id, row));
         }
+        assert!(
+            self.queue.len() <= FOLDS_QUEUED_MAX,
+            "a fold queues that should be refused"
+        );
         Ok(())
     }
 
@@ -492,6 +497,7 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
             let row = &self.rows[&share.id];
             (row.order != Order::Linear, Reverse(row.asap))
         });
+        assert!(!shares.is_empty(), "a chunk is claimed that no fold needs");
         ChunkClaim {
             chunk,
             decodes,
@@ -533,6 +539,7 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
             row.failure = None;
             row.trim(&mut self.effects.discarded);
         }
+        assert!(start < end, "a part without chunks");
         row.pieces.insert(start, Piece { end, part });
         if start == 0 {
             row.combined = end;

@@ -63,6 +63,7 @@ impl Resident {
         } else {
             self.release(chunk);
         }
+        assert!(self.ring.len() <= self.length_max);
     }
 
     /// Frees the chunks for which `is_wanted` is false.
@@ -95,6 +96,7 @@ impl Resident {
         if self.free.len() < self.free_max {
             self.free.push(buffer);
         }
+        debug_assert!(self.wide.len() <= self.free_max && self.free.len() <= self.free_max);
     }
 
     /// Memory for a chunk that is about to be read.

@@ -125,6 +125,11 @@ impl Appender {
         let offset = self.log.len();
         let appended = self.log.append(&self.out);
         self.keep(appended)?;
+        assert_eq!(
+            self.log.len(),
+            offset + self.out.len() as u64,
+            "a block was not appended as a whole"
+        );
         self.sequence += 1;
         self.synced = false;
         Ok((offset, self.out.len() as u32))
@@ -154,6 +159,7 @@ impl Appender {
             }
             document.parts += 1;
         }
+        assert!(document.offset > 0, "a document without parts");
         Ok(document)
     }
 
@@ -208,6 +214,13 @@ impl Appender {
             }
             level += 1;
         }
+        assert!(
+            self.contents
+                .levels
+                .iter()
+                .all(|entries| entries.len() < ENTRIES_MAX),
+            "a level is full after the carry"
+        );
         Ok(())
     }
 
@@ -220,6 +233,10 @@ impl Appender {
         let sequence = self.sequence;
         let (offset, _) = self.block(BlockKind::ROOT, 0, &payload, Codec::None)?;
         self.sync()?;
+        assert!(
+            self.synced,
+            "the first page names a root that is not durable"
+        );
         let slot = self.slots.next(offset, sequence);
         let written = self.log.write_slot(&slot);
         self.keep(written)

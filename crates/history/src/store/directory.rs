@@ -81,6 +81,7 @@ impl DirectoryEntry {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         out.extend(self.offset.to_le_bytes());
         out.extend(self.length.to_le_bytes());
         out.extend(self.chunks.to_le_bytes());
@@ -92,6 +93,7 @@ impl DirectoryEntry {
         for count in self.counts {
             out.extend(count.to_le_bytes());
         }
+        debug_assert_eq!(out.len() - start, ENTRY_LENGTH);
     }
 
     fn read(bytes: &[u8]) -> DirectoryEntry {
@@ -109,6 +111,7 @@ impl DirectoryEntry {
 
 /// Writes level and entries, in the format of directory blocks and roots.
 pub(super) fn write_level(level: u32, entries: &[DirectoryEntry], out: &mut Vec<u8>) {
+    assert!(entries.len() <= ENTRIES_MAX, "a level that no reader takes");
     out.extend(level.to_le_bytes());
     out.extend((entries.len() as u32).to_le_bytes());
     for entry in entries {
@@ -211,6 +214,7 @@ pub(super) struct RootContents {
 impl RootContents {
     /// The payload of a root block.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         out.extend(VERSION.to_le_bytes());
         out.extend(if self.complete { COMPLETE } else { 0 }.to_le_bytes());
         out.extend(self.operations.to_le_bytes());
@@ -219,6 +223,7 @@ impl RootContents {
         out.extend(self.analyses.to_le_bytes());
         out.extend((self.levels.len() as u32).to_le_bytes());
         out.extend([0; 4]);
+        debug_assert_eq!(out.len() - start, ROOT_LENGTH);
         for (level, entries) in self.levels.iter().enumerate().rev() {
             write_level(level as u32, entries, out);
         }

@@ -221,7 +221,12 @@ impl Packer {
         self.gathered.write(self.position - count, &mut payload);
         let written = self.write(&payload, self.last_index);
         self.payload = payload;
-        written
+        written?;
+        assert_eq!(
+            self.file.contents.operations, self.position,
+            "an operation was not copied"
+        );
+        Ok(())
     }
 
     fn write(&mut self, payload: &[u8], last_index: u64) -> Result<(), WriteError> {

@@ -212,6 +212,11 @@ impl Gathered {
                 None => self.orphans.push(first + place),
             }
         }
+        assert_eq!(self.pairs.len(), self.ops.len());
+        debug_assert!(
+            self.orphans.is_sorted_by(|one, next| one < next),
+            "a completion is an orphan twice"
+        );
         Ok(())
     }
 
@@ -250,6 +255,7 @@ impl Gathered {
             None => UNPAIRED,
         });
         let history = History::with_pairs(self.ops, pairs.collect());
+        assert_eq!(history.len(), kept as usize);
         (history, self.orphans.len())
     }
 }

@@ -219,7 +219,12 @@ impl Gleaned {
                 chosen.insert(saved.position, saved);
             }
         }
-        chosen.into_values().collect()
+        let chosen: Vec<Saved> = chosen.into_values().collect();
+        assert!(
+            chosen.is_sorted_by(|one, next| one.end() <= next.position),
+            "an operation is salvaged twice"
+        );
+        chosen
     }
 
     /// The chunks listed by the directory, in order.
@@ -276,6 +281,10 @@ impl Gleaned {
                 chunks: None,
             });
         }
+        assert!(
+            missing.is_sorted_by(|one, next| one.position < next.position),
+            "a gap is listed twice"
+        );
         missing
     }
 

@@ -179,6 +179,10 @@ impl HistoryWriter {
         if self.is_full() {
             self.write_chunk()?;
         }
+        assert!(
+            self.recent.len() <= JOURNAL_LENGTH_MAX,
+            "more operations than a journal block may have"
+        );
         Ok(())
     }
 
@@ -245,6 +249,11 @@ impl HistoryWriter {
         self.file.add(DirectoryEntry::of_chunk(
             &header, last_index, written.0, written.1,
         ))?;
+        assert_eq!(u64::from(header.operations), count);
+        assert!(
+            self.encoder.is_empty() && self.recent.is_empty(),
+            "an operation is written twice"
+        );
         Ok(())
     }
 }
