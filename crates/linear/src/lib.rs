@@ -20,6 +20,7 @@ mod configurations;
 mod counterexample;
 mod explanation;
 mod model;
+pub mod monitors;
 mod object;
 mod online;
 mod search;

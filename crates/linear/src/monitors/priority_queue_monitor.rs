@@ -1,0 +1,169 @@
+//! The monitor of priority queues.
+
+use super::coverage::{UncoveredInstants, cover_of, cover_of_empty, covered_empty};
+use super::sub_history::Conflict;
+use super::unknown_removals::decide;
+use super::value_table::{CollectionKind, ValueTable};
+use super::{CollectionOperation, Rejection};
+
+/// Is this history of a priority queue, empty at first, linearizable? Removals and peeks find a value of the greatest priority;
+/// `priorities` has that of each value, equal ones allowed. Exact if each value is added at most once; for pending
+/// removals see [`super::Rejection`]. O(n log n).
+///
+/// Condition: each removal and peek of `v` has an instant that no value of greater priority covers (and an observation of an
+/// empty queue one that no value covers). It is necessary, since a covered instant finds the covering value in the queue.
+///
+/// It is sufficient, by induction over priorities. Lemma: a linearizable history has, for any set of uncovered instants, a
+/// linearization with the queue empty at each of them. For one instant `t` and a value that is in the queue at `t`: its first
+/// return is not before `t`, and all its operations from before `t` can be moved to `t`; or its last call is not after `t`,
+/// and those from after `t` can. First the latter values leave, by descending priority, each after its peeks; then the former
+/// enter, by ascending priority, each before its peeks. Elsewhere there are only fewer values in the queue. This keeps the
+/// queue empty at other instants. Now let `v` be of the least priority. The others are linearizable by induction, and by the
+/// lemma with the queue empty at the instants chosen for the removal and peeks of `v`, which are uncovered; so these, and its
+/// addition at the first of them or before, can be inserted, and disturb none of the others. Values of equal priority do not
+/// constrain each other.
+pub fn priority_queue(
+    operations: &[CollectionOperation],
+    priorities: &[u32],
+) -> Result<(), Rejection> {
+    decide(operations, CollectionKind::Ordered, &|table, values| {
+        let priority = |value: u32| {
+            let original = values.map_or(value, |values| values[value as usize]);
+            priorities[original as usize]
+        };
+        check(table, &priority)
+    })
+}
+
+/// A removal or a peek.
+#[derive(Clone, Copy)]
+struct FrontSpan {
+    value: u32,
+    call: u32,
+    ret: u32,
+    /// Of a peek, its number.
+    operation: Option<u32>,
+}
+
+fn check(table: &ValueTable, priority: &dyn Fn(u32) -> u32) -> Result<(), Conflict> {
+    if let Some(empty) = covered_empty(table) {
+        return Err(Conflict {
+            values: cover_of_empty(table, &empty),
+            operations: vec![empty.operation],
+        });
+    }
+    let by_priority = values_by_priority(table, priority);
+    let peeks = peeks_by_value(table);
+    let mut uncovered = UncoveredInstants::all(table.positions);
+    for equals in by_priority.chunk_by(|one, other| one >> 32 == other >> 32) {
+        for value in equals.iter().map(|&key| key as u32) {
+            let blocked = blocked_front(table, value, &peeks, &mut uncovered);
+            if let Some(front) = blocked {
+                return Err(conflict(table, front, priority));
+            }
+        }
+        for value in equals.iter().map(|&key| key as u32) {
+            uncovered.cover(&table.spans[value as usize]);
+        }
+    }
+    Ok(())
+}
+
+/// The added values by descending priority: (inverse of the priority, value) in one word.
+fn values_by_priority(table: &ValueTable, priority: &dyn Fn(u32) -> u32) -> Vec<u64> {
+    let mut keys: Vec<u64> = (0..table.spans.len() as u32)
+        .filter(|&value| table.spans[value as usize].is_added())
+        .map(|value| u64::from(u32::MAX - priority(value)) << 32 | u64::from(value))
+        .collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// Peeks by value: where each value's begin, and their numbers in the table.
+struct PeeksByValue {
+    starts: Vec<u32>,
+    peeks: Vec<u32>,
+}
+
+fn peeks_by_value(table: &ValueTable) -> PeeksByValue {
+    if table.peeks.is_empty() {
+        return PeeksByValue {
+            starts: Vec::new(),
+            peeks: Vec::new(),
+        };
+    }
+    let mut starts = vec![0u32; table.spans.len() + 1];
+    for peek in &table.peeks {
+        starts[peek.value as usize] += 1;
+    }
+    let mut sum = 0;
+    for start in &mut starts {
+        sum += *start;
+        *start = sum;
+    }
+    // Filled from the ends, so that each start ends up where its value's peeks begin.
+    let mut peeks = vec![0u32; table.peeks.len()];
+    for (number, peek) in table.peeks.iter().enumerate().rev() {
+        let start = &mut starts[peek.value as usize];
+        *start -= 1;
+        peeks[*start as usize] = number as u32;
+    }
+    PeeksByValue { starts, peeks }
+}
+
+impl PeeksByValue {
+    fn of(&self, value: u32) -> &[u32] {
+        let value = value as usize;
+        match self.starts.get(value..value + 2) {
+            Some(ends) => &self.peeks[ends[0] as usize..ends[1] as usize],
+            None => &[],
+        }
+    }
+}
+
+/// The first removal or peek of `value` that has no uncovered instant.
+fn blocked_front(
+    table: &ValueTable,
+    value: u32,
+    peeks: &PeeksByValue,
+    uncovered: &mut UncoveredInstants,
+) -> Option<FrontSpan> {
+    let span = &table.spans[value as usize];
+    if span.is_removed() && !uncovered.has_between(span.end, span.remove_ret) {
+        return Some(FrontSpan {
+            value,
+            call: span.end,
+            ret: span.remove_ret,
+            operation: None,
+        });
+    }
+    let peeks = peeks.of(value).iter();
+    let mut peeks = peeks.map(|&peek| &table.peeks[peek as usize]);
+    let blocked = peeks.find(|peek| !uncovered.has_between(peek.call, peek.ret))?;
+    Some(FrontSpan {
+        value,
+        call: blocked.call,
+        ret: blocked.ret,
+        operation: Some(blocked.operation),
+    })
+}
+
+/// The value of a blocked removal or peek, with the fewest values of greater priority that cover it.
+fn conflict(table: &ValueTable, front: FrontSpan, priority: &dyn Fn(u32) -> u32) -> Conflict {
+    let least = priority(front.value);
+    let spans = table.spans.iter().enumerate();
+    let greater = spans
+        .filter(|&(value, span)| span.is_added() && priority(value as u32) > least)
+        .map(|(value, span)| (value as u32, *span));
+    let cover = cover_of(greater, front.call, front.ret);
+    let mut values = cover.expect("what has no uncovered instant is covered");
+    assert!(
+        !values.contains(&front.value),
+        "a value does not cover itself"
+    );
+    values.push(front.value);
+    Conflict {
+        values,
+        operations: front.operation.into_iter().collect(),
+    }
+}

@@ -1,0 +1,165 @@
+//! Random small histories: of a correct collection, then disturbed.
+
+use super::Collection;
+use super::brute_force::next_values;
+use crate::monitors::{CollectionAction, CollectionOperation, NEVER};
+use seatrial_machine::Rng;
+
+/// A history of up to 12 operations by 2 to 5 clients. Most are disturbed in up to five places; some operations are
+/// pending; some positions are equal.
+pub(super) fn random_history(collection: Collection, rng: &mut Rng) -> Vec<CollectionOperation> {
+    let mut history = valid_history(collection, rng);
+    if rng.chance(0.85) {
+        for _ in 0..=rng.below(5) {
+            disturb(collection, &mut history, rng);
+        }
+    }
+    if rng.chance(0.4) {
+        make_pending(collection, &mut history, rng);
+    }
+    if rng.chance(0.2) {
+        // Sparse positions, as those of one key of many.
+        for operation in &mut history {
+            operation.call = operation.call * 97 + 5;
+            operation.ret = operation.ret.saturating_mul(97).saturating_add(5);
+        }
+    }
+    history
+}
+
+/// Operations that take effect one after another, at instants two apart, within intervals that overlap.
+fn valid_history(collection: Collection, rng: &mut Rng) -> Vec<CollectionOperation> {
+    let count = [6, 10, 12][rng.index(3)] - rng.below(6) as u32;
+    let clients = 2 + rng.index(4);
+    let step = 1 + rng.below(3) as u32;
+    let spread_max = 1 + rng.below(8);
+    let spread = 1 + rng.below(spread_max);
+    let (add, peek) = (rng.below(5) + 3, rng.below(4));
+    let mut free = vec![0u32; clients];
+    let mut state: Vec<u32> = Vec::new();
+    let mut values = 0;
+    let mut history = Vec::new();
+    for number in 0..count {
+        let instant = 20 + number * step;
+        // A client that has returned by now; operations of one client do not overlap.
+        let Some(client) = (0..clients).find(|&client| free[client] <= instant) else {
+            continue;
+        };
+        let call = free[client].max(instant.saturating_sub(rng.below(spread) as u32));
+        let ret = instant + rng.below(spread) as u32;
+        free[client] = ret + rng.below(2) as u32;
+        free.rotate_left(1);
+        let next = next_values(collection, &state);
+        let chosen = (!next.is_empty()).then(|| next[rng.index(next.len())]);
+        let (action, value) = if rng.below(10) < add {
+            values += 1;
+            (CollectionAction::Add, values - 1)
+        } else {
+            observe(collection, chosen, values, &state, rng.below(6) < peek, rng)
+        };
+        match action {
+            CollectionAction::Add => state.push(value),
+            CollectionAction::Remove => state.retain(|&other| other != value),
+            _ => {}
+        }
+        history.push(CollectionOperation {
+            action,
+            value,
+            call,
+            ret,
+        });
+    }
+    history
+}
+
+/// A removal, or an observation of this state.
+fn observe(
+    collection: Collection,
+    chosen: Option<u32>,
+    values: u32,
+    state: &[u32],
+    only_look: bool,
+    rng: &mut Rng,
+) -> (CollectionAction, u32) {
+    if collection == Collection::Set && rng.chance(0.4) {
+        let value = rng.below(u64::from(values) + 1) as u32;
+        return if state.contains(&value) {
+            (CollectionAction::Contains, value)
+        } else {
+            (CollectionAction::Absent, value)
+        };
+    }
+    match chosen {
+        None => (CollectionAction::Empty, 0),
+        Some(value) if only_look && collection == Collection::Set => {
+            (CollectionAction::Contains, value)
+        }
+        Some(value) if only_look => (CollectionAction::Peek, value),
+        Some(value) => (CollectionAction::Remove, value),
+    }
+}
+
+/// Changes one operation's interval, result or value, such that values stay unique.
+fn disturb(collection: Collection, history: &mut Vec<CollectionOperation>, rng: &mut Rng) {
+    if history.is_empty() {
+        return;
+    }
+    let (one, other) = (rng.index(history.len()), rng.index(history.len()));
+    let by = 1 + rng.below(6) as u32;
+    match rng.below(8) {
+        0 => history[one].call = history[one].ret.min(history[one].call + by),
+        1 => history[one].ret = history[one].call.max(history[one].ret.saturating_sub(by)),
+        2 => {
+            history[one].call += by;
+            history[one].ret += by;
+        }
+        3 => {
+            let by = by.min(history[one].call);
+            history[one].call -= by;
+            history[one].ret -= by;
+        }
+        4 => {
+            let value = history[one].value;
+            history[one].value = history[other].value;
+            history[other].value = value;
+        }
+        5 if history[one].action != CollectionAction::Add => {
+            history[one].action = CollectionAction::Empty;
+        }
+        6 if history[one].action != CollectionAction::Add => {
+            history[one].action = match (collection, rng.below(2)) {
+                (Collection::Set, 0) => CollectionAction::Absent,
+                (Collection::Set, _) => CollectionAction::Contains,
+                _ => CollectionAction::Peek,
+            };
+        }
+        7 => {
+            history.swap_remove(one);
+        }
+        _ => {}
+    }
+    // A swap of values may have added one twice.
+    let mut added = 0u32;
+    history.retain(|operation| {
+        let is_add = operation.action == CollectionAction::Add;
+        let is_second = is_add && added & (1 << operation.value) != 0;
+        added |= u32::from(is_add) << operation.value;
+        !is_second
+    });
+}
+
+/// Leaves some operations without result.
+fn make_pending(collection: Collection, history: &mut [CollectionOperation], rng: &mut Rng) {
+    let share = 0.1 + rng.below(5) as f64 * 0.1;
+    for operation in history.iter_mut() {
+        if !rng.chance(share) {
+            continue;
+        }
+        operation.ret = NEVER;
+        if operation.action == CollectionAction::Remove
+            || (operation.action == CollectionAction::Empty && collection != Collection::Set)
+        {
+            operation.action = CollectionAction::RemoveUnknown;
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Pending removals, which may have taken any value or none.
+
+use super::sub_history::{Conflict, project, sub_history};
+use super::value_table::{CollectionKind, ValueTable};
+use super::{CollectionOperation, NEVER, Rejection};
+use std::collections::BTreeSet;
+
+/// Decides a table; the second argument has the values' numbers in the history, if they were renumbered.
+pub(super) type Check<'a> = &'a dyn Fn(&ValueTable, Option<&[u32]>) -> Result<(), Conflict>;
+
+/// Operations that the search may look at per operation of the history, beyond [`WORK_MIN`].
+const WORK_PER_OPERATION: usize = 48;
+const WORK_MIN: usize = 1 << 20;
+
+/// Decides a history whose removals may be of unknown result.
+///
+/// A pending removal may take effect at any time from its call, and each takes at most one value. A value that none takes is as
+/// one that is removed after the end, so to be taken only relaxes what is asked of it, and the earlier the call of what takes
+/// it the more. Hence, for each type, in this order:
+///
+/// 1. Linearizable without them: linearizable.
+/// 2. Not linearizable if each value without removal had the earliest of them for itself: not linearizable.
+/// 3. Else search: a state gives values the latest call by which they must be taken (at first none); it is possible if the
+///    removals can be matched to these deadlines (as many removals up to each deadline as values: Hall's condition for
+///    intervals with a common begin). A state that the monitor accepts proves linearizability. Otherwise it returns a
+///    conflict; in any solution below this state one of the conflict's values has an earlier deadline, or the conflict would
+///    be in the solution. So the successors are the states with the deadline of one of these values moved to the next earlier
+///    call. The search is exhaustive; states that were seen are not entered again.
+///
+/// Conflicts that were found are remembered as small histories, and checked before the whole. The search ends undecided
+/// ([`Rejection::NotApplicable`]) when it has looked at [`WORK_PER_OPERATION`] times the operations: few states of large
+/// histories, thousands of small ones. Without pending removals, or with conflicts that no pending removal can resolve, the
+/// answer is exact.
+pub(super) fn decide(
+    operations: &[CollectionOperation],
+    kind: CollectionKind,
+    check: Check<'_>,
+) -> Result<(), Rejection> {
+    let mut table = ValueTable::new(operations, kind)?;
+    let Err(conflict) = check(&table, None) else {
+        return Ok(());
+    };
+    let unremoved = unremoved(&table, &conflict);
+    let Some(&earliest) = table.unknown_removals.first() else {
+        return Err(sub_history(operations, &conflict, 0));
+    };
+    if unremoved.is_empty() {
+        return Err(sub_history(operations, &conflict, 0));
+    }
+    let all: Vec<u32> = table.unremoved().collect();
+    for &value in &all {
+        table.assume_removal(value, Some(earliest));
+    }
+    if let Err(conflict) = check(&table, None) {
+        // Of the removals, as many count as there are values that they may take: the earliest allow the most.
+        let count = self::unremoved(&table, &conflict).len();
+        return Err(sub_history(operations, &conflict, count));
+    }
+    for &value in &all {
+        table.assume_removal(value, None);
+    }
+    let mut search = DeadlineSearch::new(operations, kind, check, table);
+    search.learn(&conflict);
+    search.run()
+}
+
+/// The values of a conflict that have no known removal.
+fn unremoved(table: &ValueTable, conflict: &Conflict) -> Vec<u32> {
+    let values = conflict.values.iter().copied();
+    values
+        .filter(|&value| table.spans[value as usize].remove_ret == NEVER)
+        .collect()
+}
+
+/// A conflict as a history of its own.
+struct LearnedConflict {
+    table: ValueTable,
+    /// As [`DeadlineSearch::calls`], in the positions of this table.
+    calls: Vec<u32>,
+    /// The values' numbers in the whole history, ascending.
+    values: Vec<u32>,
+    operations: usize,
+}
+
+/// Values with deadlines, ascending by value. A deadline is the number of a call in [`DeadlineSearch::calls`].
+type Deadlines = Vec<(u32, u32)>;
+
+struct DeadlineSearch<'a> {
+    operations: &'a [CollectionOperation],
+    kind: CollectionKind,
+    check: Check<'a>,
+    table: ValueTable,
+    /// Different calls of pending removals, ascending, and how many there are up to each.
+    calls: Vec<u32>,
+    counts: Vec<usize>,
+    learned: Vec<LearnedConflict>,
+    /// All conflicts, in one.
+    conflict: Conflict,
+    work: usize,
+    work_max: usize,
+}
+
+impl<'a> DeadlineSearch<'a> {
+    fn new(
+        operations: &'a [CollectionOperation],
+        kind: CollectionKind,
+        check: Check<'a>,
+        table: ValueTable,
+    ) -> DeadlineSearch<'a> {
+        let mut calls = table.unknown_removals.clone();
+        calls.dedup();
+        let up_to = |call: u32| {
+            table
+                .unknown_removals
+                .partition_point(|&other| other <= call)
+        };
+        let counts = calls.iter().map(|&call| up_to(call)).collect();
+        DeadlineSearch {
+            operations,
+            kind,
+            check,
+            calls,
+            counts,
+            table,
+            learned: Vec::new(),
+            conflict: Conflict::default(),
+            work: 0,
+            work_max: WORK_MIN + WORK_PER_OPERATION * operations.len(),
+        }
+    }
+
+    fn run(mut self) -> Result<(), Rejection> {
+        let mut seen: BTreeSet<Deadlines> = BTreeSet::new();
+        let mut stack: Vec<Deadlines> = vec![Vec::new()];
+        while let Some(deadlines) = stack.pop() {
+            if self.work > self.work_max {
+                return Err(Rejection::NotApplicable(
+                    "too many ways to match pending removals with values",
+                ));
+            }
+            let Err(values) = self.check(&deadlines) else {
+                return Ok(());
+            };
+            for value in values {
+                let next = self.with_earlier(&deadlines, value);
+                if let Some(next) = next.filter(|next| self.is_possible(next))
+                    && seen.insert(next.clone())
+                {
+                    stack.push(next);
+                }
+            }
+        }
+        let count = unremoved(&self.table, &self.conflict).len();
+        Err(sub_history(self.operations, &self.conflict, count))
+    }
+
+    /// The monitor's answer with these deadlines; of a conflict, its values without known removal.
+    fn check(&mut self, deadlines: &Deadlines) -> Result<(), Vec<u32>> {
+        for number in 0..self.learned.len() {
+            self.check_learned(number, deadlines)?;
+        }
+        for &(value, deadline) in deadlines {
+            let call = self.calls[deadline as usize];
+            self.table.assume_removal(value, Some(call));
+        }
+        self.work += self.operations.len();
+        let result = (self.check)(&self.table, None);
+        for &(value, _) in deadlines {
+            self.table.assume_removal(value, None);
+        }
+        result.map_err(|conflict| {
+            self.learn(&conflict);
+            unremoved(&self.table, &conflict)
+        })
+    }
+
+    fn check_learned(&mut self, number: usize, deadlines: &Deadlines) -> Result<(), Vec<u32>> {
+        let learned = &mut self.learned[number];
+        self.work += learned.operations;
+        let unremoved: Vec<u32> = learned.table.unremoved().collect();
+        for &value in &unremoved {
+            let original = learned.values[value as usize];
+            let deadline = deadlines.binary_search_by_key(&original, |&(value, _)| value);
+            let call = deadline.map(|at| learned.calls[deadlines[at].1 as usize]);
+            learned.table.assume_removal(value, call.ok());
+        }
+        let result = (self.check)(&learned.table, Some(&learned.values));
+        result.map_err(|_| {
+            let unremoved = unremoved.iter();
+            unremoved
+                .map(|&value| learned.values[value as usize])
+                .collect()
+        })
+    }
+
+    /// Remembers a conflict.
+    fn learn(&mut self, conflict: &Conflict) {
+        self.conflict.values.extend(&conflict.values);
+        self.conflict.operations.extend(&conflict.operations);
+        // With all pending removals, whose calls may be replaced by ranks together with the other positions.
+        let rejection = sub_history(self.operations, conflict, usize::MAX);
+        let Rejection::NotLinearizable(numbers) = rejection else {
+            unreachable!("the sub-history of a conflict");
+        };
+        let (operations, values) = project(self.operations, &numbers);
+        let table = ValueTable::new(&operations, self.kind);
+        let table = table.expect("single values of the history have no conflict");
+        let mut calls = table.unknown_removals.clone();
+        calls.dedup();
+        assert!(calls.len() == self.calls.len(), "ranks keep what is equal");
+        self.learned.push(LearnedConflict {
+            table,
+            calls,
+            values,
+            operations: operations.len(),
+        });
+    }
+
+    /// The deadlines with that of `value` moved to an earlier call that makes a difference.
+    fn with_earlier(&self, deadlines: &Deadlines, value: u32) -> Option<Deadlines> {
+        let at = deadlines.binary_search_by_key(&value, |&(value, _)| value);
+        let last_call = self.table.spans[value as usize].last_call;
+        let current = match at {
+            Ok(at) => deadlines[at].1,
+            Err(_) => self.calls.len() as u32,
+        };
+        // To be removed no earlier than its last call makes no difference before that.
+        if at.is_ok() && self.calls[current as usize] <= last_call {
+            return None;
+        }
+        let earlier = current.checked_sub(1)?;
+        let mut next = deadlines.clone();
+        match at {
+            Ok(at) => next[at].1 = earlier,
+            Err(at) => next.insert(at, (value, earlier)),
+        }
+        Some(next)
+    }
+
+    /// Can each value be taken by a removal of its own, with a call up to its deadline?
+    fn is_possible(&self, deadlines: &Deadlines) -> bool {
+        let mut all: Vec<u32> = deadlines.iter().map(|&(_, deadline)| deadline).collect();
+        all.sort_unstable();
+        let mut all = all.iter().enumerate();
+        all.all(|(number, &deadline)| number < self.counts[deadline as usize])
+    }
+}
