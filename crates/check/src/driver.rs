@@ -3,8 +3,8 @@
 use crate::feed::Feed;
 use crate::infer::Shapes;
 use seatrial_checker::{
-    Aims, Checked, Checker, Finding, MissingPart, OnlineChecker, Overview, Progress, Validity,
-    Verdict,
+    Aims, Checked, Checker, Finding, MissingPart, OnlineChecker, Overview, Progress, Robustness,
+    Validity, Verdict,
 };
 use seatrial_history::{Chunk, ChunkSource, SourceError};
 use seatrial_machine::{panic_text, thousands};
@@ -207,6 +207,7 @@ pub fn references(checkers: &[Box<dyn Checker>]) -> Vec<&dyn Checker> {
 /// A checker at work, or why it no longer is.
 pub(crate) struct Running {
     name: &'static str,
+    robustness: Robustness,
     checker: Option<Box<dyn OnlineChecker>>,
     is_done: bool,
     panic: Option<String>,
@@ -262,6 +263,7 @@ impl Running {
 pub(crate) fn start(checkers: &[&dyn Checker], aims: &Aims) -> Vec<Running> {
     let running = checkers.iter().map(|checker| Running {
         name: checker.name(),
+        robustness: checker.robustness(),
         checker: Some(checker.start(aims)),
         is_done: false,
         panic: None,
@@ -306,7 +308,9 @@ fn end(mut one: Running, source: &dyn ChunkSource) -> Result<Checked, SourceErro
         return Ok(panicked(&one.panic.unwrap_or_default()));
     };
     let finished = catch_unwind(AssertUnwindSafe(|| checker.finish(source)));
-    finished.unwrap_or_else(|panic| Ok(panicked(&message(&*panic))))
+    let mut checked = finished.unwrap_or_else(|panic| Ok(panicked(&message(&*panic))))?;
+    checked.verdict.robustness = one.robustness;
+    Ok(checked)
 }
 
 /// Ends all checkers side by side, and gives up those that are not done when the watch says stop. A thread that is given up
@@ -391,6 +395,7 @@ fn stop_all(
         };
         if checker.is_quick() {
             let mut checked = checker.finish(&**source)?;
+            checked.verdict.robustness = one.robustness;
             let missing = MissingPart::damaged_end(stopped.0.clone());
             missing.apply(std::slice::from_mut(&mut checked.verdict));
             outcomes.push(checked);
@@ -422,6 +427,7 @@ impl Partial {
     /// What is known of this checker, which has found these.
     pub(crate) fn of(running: &mut Running, findings: Vec<Finding>) -> Partial {
         let mut verdict = Verdict::valid(running.name);
+        verdict.robustness = running.robustness;
         for finding in &findings {
             *verdict.anomalies.entry(finding.anomaly).or_default() += 1;
         }

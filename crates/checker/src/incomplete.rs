@@ -1,7 +1,8 @@
 //! Incomplete histories: which parts are missing, and what a verdict about the rest is worth.
 //!
-//! A checker reads what is there as if it were all. Afterwards [`MissingPart::apply`] withdraws what the missing part may
-//! contradict: an anomaly that it may explain, and a valid verdict about more than was read.
+//! A checker reads the recorded operations as if they were complete. Afterwards [`MissingPart::apply`] withdraws the results
+//! that the missing part may contradict, as the [`Robustness`] of the checker says: an anomaly that the missing part may
+//! explain, and a valid verdict about more than was read.
 //! [`check_source`](crate::check_source) does so with what the history's provenance says; the crate `check` does so with what it
 //! learns while it reads a file, too.
 
@@ -31,43 +32,69 @@ pub struct MissingPart {
     description: String,
 }
 
-/// Does this anomaly of this checker stand whatever the missing part contains?
+/// The results of a checker that hold although operations of the history are missing. Each checker declares its own
+/// ([`Checker::robustness`](crate::Checker::robustness)).
 ///
-/// Without the end, a contradiction within the prefix stands, but a loss does not: what was added, enqueued or sent may have
+/// Without the end, a contradiction within the prefix holds, but a loss does not: what was added, enqueued or sent may have
 /// been read in the missing part. With a gap anywhere, the missing part may also contain the write of a value that was read, the
-/// release of a lock, the transfer between two accounts: only contradictions between operations that are there stand.
-fn stands(verdict: &Verdict, anomaly: Anomaly, extent: Extent) -> bool {
-    let checker = verdict.checker;
-    if extent != Extent::Anywhere {
-        return match checker {
-            "set" | "total-queue" | "monotonic" => anomaly != "lost",
-            // An element may become visible later; a linearizable set shows it at once.
-            "set-full" => anomaly != "lost" || verdict.model.as_deref() == Some("linearizable"),
-            // Consumers that subscribe, possibly in the missing part, may skip messages.
-            "log" => !matches!(
-                anomaly,
-                "lost-write" | "unseen" | "poll-skip" | "nonmonotonic-poll"
-            ),
-            _ => true,
-        };
-    }
-    match checker {
-        "g1" | "list-append" | "rw-register" => anomaly != "garbage-read",
-        "unique-ids" | "set-full" => anomaly == "duplicated",
-        "long-fork" => anomaly == "long-fork",
-        "log" => matches!(anomaly, "inconsistent-offsets" | "duplicate"),
-        "monotonic" => matches!(
-            anomaly,
-            "duplicated" | "timestamp-disorder" | "value-disorder"
-        ),
-        // The missing part may contain the write, the release of the lock, the dequeue.
-        _ => false,
+/// release of a lock, the transfer between two accounts: only contradictions between recorded operations hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Robustness {
+    /// Does a valid verdict hold of a prefix of the history? Not if the checker looks at the final state.
+    pub is_valid_on_prefix: bool,
+    /// The anomalies that the missing end may explain.
+    pub explained_by_end: &'static [Anomaly],
+    /// The anomalies that hold with a gap anywhere.
+    pub certain: CertainAnomalies,
+    /// Is a verdict invalid only by an anomaly that the isolation level of its model forbids? Otherwise by any anomaly.
+    pub is_broken_by_level: bool,
+}
+
+/// The anomalies that no missing operation can explain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertainAnomalies {
+    /// These.
+    Only(&'static [Anomaly]),
+    /// All except these.
+    AllExcept(&'static [Anomaly]),
+}
+
+impl Robustness {
+    /// The default: everything holds of a prefix, no anomaly holds with a gap anywhere.
+    pub const OF_PREFIX: Robustness = Robustness {
+        is_valid_on_prefix: true,
+        explained_by_end: &[],
+        certain: CertainAnomalies::Only(&[]),
+        is_broken_by_level: false,
+    };
+
+    /// Checkers of the final state: the missing end may explain that an element is lost.
+    pub const OF_FINAL_STATE: Robustness = Robustness {
+        is_valid_on_prefix: false,
+        explained_by_end: &["lost"],
+        ..Robustness::OF_PREFIX
+    };
+
+    /// Checkers of transactions: a gap explains only the read of a value whose write is missing.
+    pub const OF_TRANSACTIONS: Robustness = Robustness {
+        certain: CertainAnomalies::AllExcept(&["garbage-read"]),
+        ..Robustness::OF_PREFIX
+    };
+
+    /// Does this anomaly hold, whatever the missing part contains?
+    fn holds(&self, anomaly: Anomaly, extent: Extent) -> bool {
+        match (extent, self.certain) {
+            (Extent::End | Extent::DamagedEnd, _) => !self.explained_by_end.contains(&anomaly),
+            (Extent::Anywhere, CertainAnomalies::Only(certain)) => certain.contains(&anomaly),
+            (Extent::Anywhere, CertainAnomalies::AllExcept(others)) => !others.contains(&anomaly),
+        }
     }
 }
 
-/// Does a valid verdict on a prefix say something? Not where the checker looks at the final state.
-fn holds_of_prefix(checker: &str) -> bool {
-    !matches!(checker, "set" | "total-queue" | "monotonic" | "log")
+impl Default for Robustness {
+    fn default() -> Robustness {
+        Robustness::OF_PREFIX
+    }
 }
 
 impl MissingPart {
@@ -157,7 +184,9 @@ impl MissingPart {
     fn apply_to(&self, verdict: &mut Verdict) {
         match verdict.valid {
             Validity::Unknown(_) => return,
-            Validity::Valid if self.extent == Extent::End && holds_of_prefix(verdict.checker) => {
+            Validity::Valid
+                if self.extent == Extent::End && verdict.robustness.is_valid_on_prefix =>
+            {
                 return;
             }
             Validity::Valid => {}
@@ -201,7 +230,7 @@ impl MissingPart {
     fn explained(&self, verdict: &Verdict) -> Vec<Anomaly> {
         let found = verdict.anomalies.keys().copied();
         found
-            .filter(|name| !stands(verdict, name, self.extent))
+            .filter(|name| !verdict.robustness.holds(name, self.extent))
             .collect()
     }
 }
@@ -235,19 +264,18 @@ pub fn describe_repairs(provenance: &Provenance) -> Option<String> {
     (!cut.is_empty()).then(|| cut.join("; "))
 }
 
-/// Do the other anomalies break the model by themselves?
+/// Do the other anomalies violate the model by themselves?
 fn is_forbidden(verdict: &Verdict, explained: &[Anomaly]) -> bool {
     let mut others = verdict
         .anomalies
         .keys()
         .filter(|name| !explained.contains(name));
-    match verdict.checker {
-        "list-append" | "rw-register" => {
-            let level = verdict.model.as_deref().and_then(Level::by_name);
-            let forbidden = level.map(Level::forbidden).unwrap_or_default();
-            others.any(|name| forbidden.contains(name))
-        }
-        _ => others.next().is_some(),
+    if verdict.robustness.is_broken_by_level {
+        let level = verdict.model.as_deref().and_then(Level::by_name);
+        let forbidden = level.map(Level::forbidden).unwrap_or_default();
+        others.any(|name| forbidden.contains(name))
+    } else {
+        others.next().is_some()
     }
 }
 
@@ -286,14 +314,23 @@ pub fn without_ok(verdicts: &mut [Verdict]) -> Validity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Aims, Checker, Set, SetFull, Stats, Visibility, check_source};
+    use crate::{
+        Aims, Checker, Log, Set, SetFull, Stats, TotalQueue, UniqueIds, Visibility, check_source,
+    };
     use seatrial_history::{History, Op, OpType, Process, Value};
     use serde_json::json;
     use std::sync::Arc;
 
+    /// The robustness of a checker of transactions at isolation levels.
+    const BY_LEVEL: Robustness = Robustness {
+        is_broken_by_level: true,
+        ..Robustness::OF_TRANSACTIONS
+    };
+
+    /// A verdict with these anomalies, after 7 operations were found to be missing.
     fn limited(
         extent: Extent,
-        checker: &'static str,
+        robustness: Robustness,
         model: &str,
         anomalies: &[Anomaly],
     ) -> Verdict {
@@ -301,7 +338,8 @@ mod tests {
             extent,
             description: "7 operations".to_owned(),
         };
-        let mut verdict = Verdict::valid(checker);
+        let mut verdict = Verdict::valid("any");
+        verdict.robustness = robustness;
         verdict.model = Some(model.to_owned());
         verdict.anomalies = anomalies.iter().map(|&name| (name, 1)).collect();
         if !anomalies.is_empty() {
@@ -325,66 +363,79 @@ mod tests {
     #[test]
     fn with_gaps_valid_becomes_unknown_and_certain_anomalies_stay() {
         let limited =
-            |checker, model, anomalies| limited(Extent::Anywhere, checker, model, anomalies);
-        assert!(is_unknown(&limited("list-append", "serializable", &[])));
-        assert!(is_unknown(&limited("stats", "", &["no-ok"])));
-        let register = limited("register", "linearizable", &["nonlinearizable"]);
+            |robustness, model, anomalies| limited(Extent::Anywhere, robustness, model, anomalies);
+        assert!(is_unknown(&limited(BY_LEVEL, "serializable", &[])));
+        assert!(is_unknown(&limited(Stats.robustness(), "", &["no-ok"])));
+        let register = limited(Robustness::OF_PREFIX, "linearizable", &["nonlinearizable"]);
         assert!(is_unknown(&register));
-        let garbage = limited("list-append", "serializable", &["garbage-read"]);
+        let garbage = limited(BY_LEVEL, "serializable", &["garbage-read"]);
         assert!(is_unknown(&garbage) && garbage.not.is_empty());
         // What the model permits does not make a history invalid.
         let permitted = ["garbage-read", "G-single"];
-        let weak = limited("list-append", "read-committed", &permitted);
+        let weak = limited(BY_LEVEL, "read-committed", &permitted);
         assert!(is_unknown(&weak));
-        let both = limited("list-append", "serializable", &permitted);
+        let both = limited(BY_LEVEL, "serializable", &permitted);
         assert_eq!(both.valid, Validity::Invalid);
         assert_eq!(both.anomalies.len(), 1);
         assert!(both.not.is_empty());
-        let plain = limited("rw-register", "read-committed", &["G1a"]);
+        let plain = limited(BY_LEVEL, "read-committed", &["G1a"]);
         assert_eq!((plain.valid, plain.not.len()), (Validity::Invalid, 1));
-        let ids = limited("unique-ids", "", &["duplicated"]);
+        let ids = limited(UniqueIds.robustness(), "", &["duplicated"]);
         assert_eq!(ids.valid, Validity::Invalid);
     }
 
     #[test]
     fn without_the_end_only_losses_are_taken_back() {
-        let visible = limited(Extent::End, "set-full", "linearizable", &["lost"]);
+        let visible = limited(
+            Extent::End,
+            SetFull::new(Visibility::Linearizable).robustness(),
+            "linearizable",
+            &["lost"],
+        );
         assert_eq!(visible.valid, Validity::Invalid);
-        let limited = |checker, anomalies| limited(Extent::End, checker, "", anomalies);
-        for checker in ["total-queue", "set", "set-full"] {
-            assert!(is_unknown(&limited(checker, &["lost"])), "{checker}");
-            let both = limited(checker, &["lost", "unexpected"]);
-            assert_eq!(both.valid, Validity::Invalid, "{checker}");
-            assert_eq!(both.anomalies.len(), 1, "{checker}");
+        let limited = |robustness, anomalies| limited(Extent::End, robustness, "", anomalies);
+        let eventual = SetFull::new(Visibility::Eventual);
+        let checkers: [&dyn Checker; 3] = [&TotalQueue, &Set, &eventual];
+        for checker in checkers {
+            let name = checker.name();
+            let robustness = checker.robustness();
+            assert!(is_unknown(&limited(robustness, &["lost"])), "{name}");
+            let both = limited(robustness, &["lost", "unexpected"]);
+            assert_eq!(both.valid, Validity::Invalid, "{name}");
+            assert_eq!(both.anomalies.len(), 1, "{name}");
         }
-        assert!(is_unknown(&limited("log", &["lost-write", "unseen"])));
-        assert!(is_unknown(&limited("total-queue", &[])));
-        assert_eq!(limited("cas-register", &[]).valid, Validity::Valid);
-        let register = limited("cas-register", &["nonlinearizable"]);
+        assert!(is_unknown(&limited(
+            Log.robustness(),
+            &["lost-write", "unseen"]
+        )));
+        assert!(is_unknown(&limited(TotalQueue.robustness(), &[])));
+        assert_eq!(limited(Robustness::OF_PREFIX, &[]).valid, Validity::Valid);
+        let register = limited(Robustness::OF_PREFIX, &["nonlinearizable"]);
         assert_eq!((register.valid, register.not.len()), (Validity::Invalid, 1));
     }
 
     #[test]
     fn with_a_damaged_end_no_verdict_is_valid() {
-        let limited = |checker, anomalies| limited(Extent::DamagedEnd, checker, "", anomalies);
-        assert!(is_unknown(&limited("cas-register", &[])));
-        assert!(is_unknown(&limited("set", &["lost"])));
-        let register = limited("cas-register", &["nonlinearizable"]);
+        let limited =
+            |robustness, anomalies| limited(Extent::DamagedEnd, robustness, "", anomalies);
+        assert!(is_unknown(&limited(Robustness::OF_PREFIX, &[])));
+        assert!(is_unknown(&limited(Set.robustness(), &["lost"])));
+        let register = limited(Robustness::OF_PREFIX, &["nonlinearizable"]);
         assert_eq!((register.valid, register.not.len()), (Validity::Invalid, 1));
     }
 
     #[test]
     fn without_attributes_no_guessed_model_passes() {
-        let mut broken = Verdict::valid("g1");
+        let mut broken = Verdict::valid("one");
         broken.valid = Validity::Invalid;
-        let mut verdicts = [Verdict::valid("list-append"), broken];
+        let mut verdicts = [Verdict::valid("other"), broken];
         assert_eq!(without_attributes(&mut verdicts), Validity::Invalid);
         assert!(matches!(verdicts[0].valid, Validity::Unknown(_)));
     }
 
     #[test]
     fn nothing_is_known_of_a_history_in_which_nothing_took_place() {
-        let mut verdicts = [Verdict::valid("stats"), Verdict::valid("list-append")];
+        let mut verdicts = [Verdict::valid("one"), Verdict::valid("other")];
         assert!(matches!(without_ok(&mut verdicts), Validity::Unknown(_)));
         for verdict in verdicts {
             let reason = verdict.reason.unwrap();

@@ -107,8 +107,9 @@
 //!
 //! `valid` is one of three: [`Validity::Valid`], [`Validity::Invalid`] with at least one anomaly, [`Validity::Unknown`] with
 //! its reason. *Unknown* is the honest answer where the history has no evidence, where a limit was reached, and where
-//! operations are missing. A checker reads the operations that are there as if they were all; then [`MissingPart`] withdraws
-//! what the missing ones may explain. A library caller passes the provenance and gets this for free:
+//! operations are missing. A checker reads the recorded operations as if they were complete; then [`MissingPart`] withdraws the
+//! results that the missing ones may contradict, as the checker's [`Robustness`] says. A library caller passes the provenance
+//! and gets this for free:
 //!
 //! ```
 //! use seatrial_checker::{Aims, Set, Validity, check_source};
@@ -147,7 +148,7 @@
 //! - `verdict`: [`Verdict`], [`Finding`], [`Validity`], the trait [`Checker`]
 //! - `details`: [`Details`], the figures of each family of checkers
 //! - `online_checker`: [`OnlineChecker`], [`FoldChecker`], [`WholeHistory`], [`check_source`], [`certify`]
-//! - `incomplete`: [`MissingPart`], what a verdict is worth when operations are missing
+//! - `incomplete`: [`MissingPart`] and [`Robustness`], the results that hold when operations are missing
 //! - `findings`: [`Findings`], counts of anomalies and the first of each
 //! - `stats`: [`Stats`]
 //! - `overview`: [`Overview`], counts, times and nemesis operations of a history
@@ -184,7 +185,9 @@ pub use details::{
     TransactionCounts, WindowFigures,
 };
 pub use findings::{FINDINGS_MAX, Findings};
-pub use incomplete::{MissingPart, describe_repairs, without_attributes, without_ok};
+pub use incomplete::{
+    CertainAnomalies, MissingPart, Robustness, describe_repairs, without_attributes, without_ok,
+};
 pub use online_checker::{
     Aims, Checked, FoldChecker, OnlineChecker, Progress, WholeHistory, certify, check_source,
     gather,

@@ -117,6 +117,7 @@ pub fn check_source(
     let mut running = checker.start(aims);
     source.round(&mut |chunk| running.push(chunk))?;
     let mut checked = running.finish(source)?;
+    checked.verdict.robustness = checker.robustness();
     if let Some(missing) = MissingPart::of_provenance(&aims.provenance) {
         missing.apply(std::slice::from_mut(&mut checked.verdict));
         if matches!(checked.verdict.valid, Validity::Unknown(_)) {

@@ -1,6 +1,6 @@
 //! Verdicts, findings, and the trait of a checker.
 
-use crate::{Aims, Details, OnlineChecker};
+use crate::{Aims, Details, OnlineChecker, Robustness};
 use seatrial_cycles::anomaly::Anomaly;
 use seatrial_history::History;
 use seatrial_verify::{CycleEdge, Evidence};
@@ -162,6 +162,9 @@ pub struct Verdict {
     pub components: Vec<Component>,
     /// Further results: counts, rates, examples.
     pub details: Details,
+    /// Which of these results hold if operations of the history are missing.
+    #[serde(skip)]
+    pub robustness: Robustness,
 }
 
 impl Verdict {
@@ -193,6 +196,7 @@ impl Verdict {
             findings: Vec::new(),
             components: Vec::new(),
             details: Details::default(),
+            robustness: Robustness::default(),
         }
     }
 
@@ -232,6 +236,11 @@ impl Verdict {
 pub trait Checker: Send + Sync {
     /// Its name in `--checker` and in results.
     fn name(&self) -> &'static str;
+
+    /// Which of its results hold when operations are missing. Drivers set it in the verdicts that they get.
+    fn robustness(&self) -> Robustness {
+        Robustness::default()
+    }
 
     /// Checks a history in memory. Total: for a history that this checker cannot read the verdict is [`Validity::Unknown`] with
     /// the reason.

@@ -20,7 +20,7 @@ use retries::{Attempts, RetryFold};
 use scan::{ElementScan, ScanState};
 use seatrial_checker::{
     Aims, Anomaly, Checker, Details, ElementReadFigures, FINDINGS_MAX, Figures, Finding,
-    FoldChecker, OnlineChecker, Validity, Verdict, check_source,
+    FoldChecker, OnlineChecker, Robustness, Validity, Verdict, check_source,
 };
 use seatrial_cycles::anomaly::{FUTURE_READ, G1A, G1B, GARBAGE_READ, INTERNAL};
 use seatrial_cycles::boundary;
@@ -40,6 +40,10 @@ pub struct G1;
 impl Checker for G1 {
     fn name(&self) -> &'static str {
         "g1"
+    }
+
+    fn robustness(&self) -> Robustness {
+        Robustness::OF_TRANSACTIONS
     }
 
     fn check(&self, history: &History) -> Verdict {

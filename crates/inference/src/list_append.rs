@@ -37,8 +37,8 @@ use late::LateKeyFold;
 use lists::OrderedLists;
 use online::OnlineLists;
 use seatrial_checker::{
-    Aims, Anomaly, Checker, Component, Finding, Findings, OnlineChecker, Verdict, WindowFigures,
-    check_source,
+    Aims, Anomaly, Checker, Component, Finding, Findings, OnlineChecker, Robustness, Verdict,
+    WindowFigures, check_source,
 };
 use seatrial_cycles::Level;
 use seatrial_cycles::SearchBound;
@@ -334,6 +334,13 @@ fn explained_findings(
 impl Checker for ListAppend {
     fn name(&self) -> &'static str {
         "list-append"
+    }
+
+    fn robustness(&self) -> Robustness {
+        Robustness {
+            is_broken_by_level: true,
+            ..Robustness::OF_TRANSACTIONS
+        }
     }
 
     fn check(&self, history: &History) -> Verdict {

@@ -22,7 +22,8 @@ use exact::ExactDecision;
 use inference::{SourceSet, VersionOrderSource};
 use key_accesses::KeyAccesses;
 use seatrial_checker::{
-    Aims, Anomaly, Checked, Checker, Findings, InferenceFigures, OnlineChecker, Validity, Verdict,
+    Aims, Anomaly, Checked, Checker, Findings, InferenceFigures, OnlineChecker, Robustness,
+    Validity, Verdict,
 };
 use seatrial_cycles::anomaly::CycleVariant;
 use seatrial_cycles::cycles::find_cycles;
@@ -599,8 +600,17 @@ impl Checker for RwRegister {
         "rw-register"
     }
 
+    fn robustness(&self) -> Robustness {
+        Robustness {
+            is_broken_by_level: true,
+            ..Robustness::OF_TRANSACTIONS
+        }
+    }
+
     fn check(&self, history: &History) -> Verdict {
-        self.check_gathered(Columns::of(history), false).verdict
+        let mut verdict = self.check_gathered(Columns::of(history), false).verdict;
+        verdict.robustness = self.robustness();
+        verdict
     }
 
     fn start(&self, aims: &Aims) -> Box<dyn OnlineChecker> {

@@ -1,7 +1,7 @@
 //! The trait of a data type, and the fold that checks one.
 
 use super::verdict_builder::VerdictBuilder;
-use crate::{FoldChecker, OnlineChecker, Verdict};
+use crate::{Checker, FoldChecker, OnlineChecker, Verdict};
 use seatrial_history::{
     Chunk, Extra, Fold, History, Key, Op, OpType, Order, Process, Symbol, Value,
 };
@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 /// The loop: [`KeyedStates`] pairs each completion with its invocation, removes the key from the value, and calls
 /// [`DataType::apply`]; at the end [`DataType::finish`] reports on each key. Memory: the states, and the values of operations
 /// under way.
-pub(crate) trait DataType: Clone + Send + Sync + 'static {
+pub(crate) trait DataType: Checker + Clone + 'static {
     /// The state of one key.
     type State: Default + Send;
 
@@ -180,6 +180,7 @@ impl<S: Default> KeyedStates<S> {
             data_type.finish(state, &mut builder);
         }
         let mut verdict = builder.build(J::NAME);
+        verdict.robustness = data_type.robustness();
         verdict.model = data_type.model().map(str::to_owned);
         verdict
     }

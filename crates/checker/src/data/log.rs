@@ -7,7 +7,7 @@ mod tests;
 
 use super::data_type::{DataType, OperationEvent};
 use super::verdict_builder::VerdictBuilder;
-use crate::{Aims, Checker, OnlineChecker, Verdict};
+use crate::{Aims, CertainAnomalies, Checker, OnlineChecker, Robustness, Verdict};
 use seatrial_history::{History, OpType};
 pub(crate) use state::LogState;
 
@@ -63,6 +63,15 @@ impl DataType for Log {
 impl Checker for Log {
     fn name(&self) -> &'static str {
         Log::NAME
+    }
+
+    fn robustness(&self) -> Robustness {
+        Robustness {
+            // Consumers that subscribe, possibly in the missing part, may skip messages.
+            explained_by_end: &["lost-write", "unseen", "poll-skip", "nonmonotonic-poll"],
+            certain: CertainAnomalies::Only(&["inconsistent-offsets", "duplicate"]),
+            ..Robustness::OF_FINAL_STATE
+        }
     }
 
     fn check(&self, history: &History) -> Verdict {

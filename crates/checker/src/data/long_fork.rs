@@ -2,7 +2,7 @@
 
 use super::data_type::{DataType, OperationEvent};
 use super::verdict_builder::VerdictBuilder;
-use crate::{Aims, Checker, OnlineChecker, Verdict};
+use crate::{Aims, CertainAnomalies, Checker, OnlineChecker, Robustness, Verdict};
 use seatrial_history::{History, Key, Mop, Observed, OpType, Value};
 use seatrial_machine::counted;
 use std::collections::{BTreeMap, BTreeSet};
@@ -231,6 +231,13 @@ impl DataType for LongFork {
 impl Checker for LongFork {
     fn name(&self) -> &'static str {
         LongFork::NAME
+    }
+
+    fn robustness(&self) -> Robustness {
+        Robustness {
+            certain: CertainAnomalies::Only(&["long-fork"]),
+            ..Robustness::OF_PREFIX
+        }
     }
 
     fn check(&self, history: &History) -> Verdict {

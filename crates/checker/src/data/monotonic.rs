@@ -3,7 +3,7 @@
 use super::data_type::{DataType, OperationEvent};
 use super::element::Element;
 use super::verdict_builder::VerdictBuilder;
-use crate::{Aims, Anomaly, Checker, OnlineChecker, Verdict};
+use crate::{Aims, Anomaly, CertainAnomalies, Checker, OnlineChecker, Robustness, Verdict};
 use seatrial_history::{History, OpType, Symbol, Value};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -304,6 +304,17 @@ fn disorder(
 impl Checker for Monotonic {
     fn name(&self) -> &'static str {
         Monotonic::NAME
+    }
+
+    fn robustness(&self) -> Robustness {
+        Robustness {
+            certain: CertainAnomalies::Only(&[
+                "duplicated",
+                "timestamp-disorder",
+                "value-disorder",
+            ]),
+            ..Robustness::OF_FINAL_STATE
+        }
     }
 
     fn check(&self, history: &History) -> Verdict {

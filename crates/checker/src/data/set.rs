@@ -3,7 +3,7 @@
 use super::data_type::{DataType, OperationEvent};
 use super::element::{Element, elements};
 use super::verdict_builder::VerdictBuilder;
-use crate::{Aims, Checker, OnlineChecker, Verdict};
+use crate::{Aims, Checker, OnlineChecker, Robustness, Verdict};
 use seatrial_history::{History, OpType, Value};
 use seatrial_machine::counted;
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,6 +121,10 @@ impl DataType for Set {
 impl Checker for Set {
     fn name(&self) -> &'static str {
         Set::NAME
+    }
+
+    fn robustness(&self) -> Robustness {
+        Robustness::OF_FINAL_STATE
     }
 
     fn check(&self, history: &History) -> Verdict {

@@ -3,7 +3,7 @@
 use super::data_type::{DataType, OperationEvent, StartedOperation};
 use super::element::{Element, elements};
 use super::verdict_builder::VerdictBuilder;
-use crate::{Aims, Checker, OnlineChecker, Verdict};
+use crate::{Aims, CertainAnomalies, Checker, OnlineChecker, Robustness, Verdict};
 use seatrial_history::{History, OpType, Value};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -375,6 +375,18 @@ pub(super) fn quantiles(mut samples: Vec<i64>) -> serde_json::Value {
 impl Checker for SetFull {
     fn name(&self) -> &'static str {
         SetFull::NAME
+    }
+
+    fn robustness(&self) -> Robustness {
+        Robustness {
+            // An element may become visible later; a linearizable set shows it at once.
+            explained_by_end: match self.visibility {
+                Visibility::Linearizable => &[],
+                Visibility::Eventual => &["lost"],
+            },
+            certain: CertainAnomalies::Only(&["duplicated"]),
+            ..Robustness::OF_PREFIX
+        }
     }
 
     fn check(&self, history: &History) -> Verdict {

@@ -3,7 +3,7 @@
 use super::data_type::{DataType, OperationEvent};
 use super::element::Element;
 use super::verdict_builder::VerdictBuilder;
-use crate::{Aims, Checker, OnlineChecker, Verdict};
+use crate::{Aims, CertainAnomalies, Checker, OnlineChecker, Robustness, Verdict};
 use seatrial_history::{History, OpType, Value};
 use serde_json::json;
 use std::cmp::Reverse;
@@ -92,6 +92,13 @@ impl DataType for UniqueIds {
 impl Checker for UniqueIds {
     fn name(&self) -> &'static str {
         UniqueIds::NAME
+    }
+
+    fn robustness(&self) -> Robustness {
+        Robustness {
+            certain: CertainAnomalies::Only(&["duplicated"]),
+            ..Robustness::OF_PREFIX
+        }
     }
 
     fn check(&self, history: &History) -> Verdict {
