@@ -9,7 +9,7 @@ use seatrial_kv::{Bug, Client, ClientOptions, Outcome, Store, StoreOptions, Tran
 use seatrial_machine::{DataFolder, FaultKind, Input, LogName, Machine, NodeId, Output, Rng, Time};
 use seatrial_sim::Booted;
 use seatrial_suite::{
-    BootMachine, ClientStep, SimulatedRun, SimulatedSystem, Simulation, Simulator, SuiteError,
+    BootMachine, ClientStep, SimulatedRun, SimulatedSystem, SimulatedTest, Simulator, SuiteError,
     Timing, simulate,
 };
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ impl Simulator for Kv {
         &["cas-register", "list-append"]
     }
 
-    fn run(&self, simulation: &Simulation) -> Result<SimulatedRun, SuiteError> {
+    fn run(&self, simulation: &SimulatedTest) -> Result<SimulatedRun, SuiteError> {
         let system = KvWorld {
             workload: simulation.work.workload(),
             bug: store_bug(simulation.bug),

@@ -1,9 +1,12 @@
-//! Generators from plans.
+//! Builds the generator of a plan.
 
 use super::fault::FaultsDraw;
-use super::node::{Child, Keys, Kind, Modifiers, Node, On, Operation, Times, Who};
+use super::node::{
+    Child, IndependentKeys, Modifiers, Node, NodeKind, OperationTemplate, Repetition, ThreadGroup,
+    ThreadSelection,
+};
 use super::value::Drawer;
-use super::{Limits, Surroundings};
+use super::{PlanEnvironment, PlanLimits};
 use seatrial_generator::KeyDistribution;
 use seatrial_generator::Places;
 use seatrial_generator::not_before;
@@ -18,35 +21,36 @@ use seatrial_history::{Key, Op, Process, Symbol, Value};
 use seatrial_machine::{FaultKind, Rng, Time};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-type Built = Box<dyn Generator>;
+type BoxedGenerator = Box<dyn Generator>;
 
-/// Everything that nodes need to become generators. Shared by the generators that make others while the test runs.
+/// Builds the generators of nodes. Shared by generators that build others during the test (one per key, thread or round).
 ///
-/// Random streams are forked by place: the third node of a sequence draws the same whatever the second one does.
+/// Random streams are forked by the path of a node: what the third node of a sequence draws does not depend on the second.
 pub(super) struct Builder {
-    surroundings: Surroundings,
+    environment: PlanEnvironment,
+    /// Counters that the plan shares, by name.
     counters: Mutex<BTreeMap<String, Arc<AtomicI64>>>,
-    /// The tables of distributions, which are large: one for all that are the same.
+    /// Tables of distributions by distribution and size. They are large, so equal ones are shared.
     places: Mutex<Vec<(KeyDistribution, usize, Arc<Places>)>>,
-    /// By workload: what ends the one that was built last. It may know what that one did: the last polls of logs how far
-    /// each of them reaches.
-    lasts: Mutex<BTreeMap<&'static str, Built>>,
+    /// By workload: the final operations of the generator that was built last. They may share state with it: the final polls
+    /// of logs know how far each log reaches.
+    final_parts: Mutex<BTreeMap<&'static str, BoxedGenerator>>,
 }
 
 impl Builder {
-    pub(super) fn new(surroundings: Surroundings) -> Arc<Builder> {
+    pub(super) fn new(environment: PlanEnvironment) -> Arc<Builder> {
         Arc::new(Builder {
-            surroundings,
+            environment,
             counters: Mutex::new(BTreeMap::new()),
             places: Mutex::new(Vec::new()),
-            lasts: Mutex::default(),
+            final_parts: Mutex::default(),
         })
     }
 
-    /// The counter of this name; everybody who asks gets the same.
+    /// The counter of this name; created at 1 on first use, then shared.
     pub(super) fn counter(&self, name: &str) -> Arc<AtomicI64> {
         let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(counter) = counters.get(name) {
@@ -55,6 +59,11 @@ impl Builder {
         let counter = Arc::new(AtomicI64::new(1));
         counters.insert(name.to_owned(), Arc::clone(&counter));
         counter
+    }
+
+    fn final_parts(&self) -> MutexGuard<'_, BTreeMap<&'static str, BoxedGenerator>> {
+        let parts = self.final_parts.lock();
+        parts.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The sampler of `count` places; shared between nodes with the same distribution and count.
@@ -71,29 +80,30 @@ impl Builder {
         places
     }
 
-    /// The whole plan. Whatever may be left broken at the end is mended.
+    /// The whole plan, with the limits of the test, then the healing of all `kinds` if the plan may end with active faults.
     pub(super) fn plan(
         self: &Arc<Builder>,
         root: &Child,
         kinds: &[FaultKind],
         heal: bool,
-    ) -> Built {
-        let rng = self.surroundings.rng.fork("plan");
-        let limits = self.surroundings.limits;
-        let (time, inside) = (
+    ) -> BoxedGenerator {
+        let rng = self.environment.rng.fork("plan");
+        let limits = self.environment.limits;
+        let (time, without_time) = (
             limits.time,
-            Limits {
+            PlanLimits {
                 time: None,
                 ..limits
             },
         );
-        let beside = root.modifiers.faults.is_some() && !matches!(root.kind, Kind::Faults);
-        let mut whole = if beside {
-            // The limits are the clients', and the faults end with them.
-            self.modified(root, &rng, inside)
+        let has_concurrent_faults =
+            root.modifiers.faults.is_some() && !matches!(root.kind, NodeKind::Faults);
+        let mut whole = if has_concurrent_faults {
+            // The limits apply to the clients; the faults end with them.
+            self.modified(root, &rng, without_time)
         } else {
-            let whole = self.node(root, &rng, Who::Parts);
-            Self::limited(whole, &rng, inside)
+            let whole = self.node(root, &rng, ThreadGroup::Mixed);
+            Self::limited(whole, &rng, without_time)
         };
         if let Some(time) = time {
             whole = whole.time_limit(time).boxed();
@@ -105,7 +115,7 @@ impl Builder {
     }
 
     /// Applies the limits of the whole test: number and rate of client operations.
-    fn limited(generator: Built, rng: &Rng, limits: Limits) -> Built {
+    fn limited(generator: BoxedGenerator, rng: &Rng, limits: PlanLimits) -> BoxedGenerator {
         let mut generator = generator;
         if let Some(interval) = limits.interval {
             generator = generator.stagger(rng.fork("test rate"), interval).boxed();
@@ -123,17 +133,22 @@ impl Builder {
 
     /// A node inside another, or the whole plan. Where the children of a node run on different threads, each is restricted
     /// to its own.
-    fn node(self: &Arc<Builder>, node: &Child, rng: &Rng, around: Who) -> Built {
-        let generator = self.modified(node, rng, Limits::default());
-        match (around, node.who) {
-            (Who::Parts, Who::Clients) => generator.clients().boxed(),
-            (Who::Parts, Who::Nemesis) => generator.nemesis().boxed(),
+    fn node(self: &Arc<Builder>, node: &Child, rng: &Rng, parent: ThreadGroup) -> BoxedGenerator {
+        let generator = self.modified(node, rng, PlanLimits::default());
+        match (parent, node.thread_group) {
+            (ThreadGroup::Mixed, ThreadGroup::Clients) => generator.clients().boxed(),
+            (ThreadGroup::Mixed, ThreadGroup::Nemesis) => generator.nemesis().boxed(),
             _ => generator,
         }
     }
 
-    /// What the node does, with everything around it.
-    fn modified(self: &Arc<Builder>, node: &Child, rng: &Rng, limits: Limits) -> Built {
+    /// A node with its modifiers, from the innermost to the outermost; `limits` go inside `faults`.
+    fn modified(
+        self: &Arc<Builder>,
+        node: &Child,
+        rng: &Rng,
+        limits: PlanLimits,
+    ) -> BoxedGenerator {
         let modifiers = &node.modifiers;
         let mut generator = match modifiers.cycle {
             None => self.repeated(node, rng),
@@ -142,8 +157,8 @@ impl Builder {
                 let mut round = 0_u64;
                 function(move || {
                     let more = match times {
-                        Times::Endless => true,
-                        Times::Count(count) => round < count,
+                        Repetition::Endless => true,
+                        Repetition::Count(count) => round < count,
                     };
                     round += 1;
                     more.then(|| builder.repeated(&node, &rng.fork(&format!("round {round}"))))
@@ -151,21 +166,21 @@ impl Builder {
                 .boxed()
             }
         };
-        generator = sieve(generator, modifiers);
+        generator = filters(generator, modifiers);
         generator = timing(generator, modifiers, rng);
         generator = match modifiers.on {
             None => generator,
-            Some(On::Clients) => generator.clients().boxed(),
-            Some(On::Nemesis) => generator.nemesis().boxed(),
-            Some(On::Threads(first, last)) => generator
+            Some(ThreadSelection::Clients) => generator.clients().boxed(),
+            Some(ThreadSelection::Nemesis) => generator.nemesis().boxed(),
+            Some(ThreadSelection::Threads(first, last)) => generator
                 .on_threads(move |thread| thread.is_client() && (first..=last).contains(&thread.0))
                 .boxed(),
         };
         generator = Self::limited(generator, rng, limits);
         if let Some(faults) = &modifiers.faults
-            && !matches!(node.kind, Kind::Faults)
+            && !matches!(node.kind, NodeKind::Faults)
         {
-            generator = self.beside(generator, faults, rng);
+            generator = self.with_faults(generator, faults, rng);
         }
         if modifiers.synchronize {
             generator = generator.synchronize().boxed();
@@ -173,169 +188,179 @@ impl Builder {
         generator
     }
 
-    /// What the node does, perhaps again and again.
-    fn repeated(self: &Arc<Builder>, node: &Child, rng: &Rng) -> Built {
+    /// A node with its `repeat`.
+    fn repeated(self: &Arc<Builder>, node: &Child, rng: &Rng) -> BoxedGenerator {
         let repeat = node.modifiers.repeat;
-        if let Kind::Operation(operation) = &node.kind {
+        if let NodeKind::Operation(operation) = &node.kind {
             let remaining = match repeat {
                 None => Some(1),
-                Some(Times::Endless) => None,
-                Some(Times::Count(count)) => Some(count),
+                Some(Repetition::Endless) => None,
+                Some(Repetition::Count(count)) => Some(count),
             };
-            return Operations::new(self, operation, rng.fork("operation"), remaining).boxed();
+            return TemplateGenerator::new(self, operation, rng.fork("operation"), remaining)
+                .boxed();
         }
         let generator = self.kind(node, rng);
         match repeat {
             None => generator,
-            Some(Times::Endless) => generator.repeat().boxed(),
-            Some(Times::Count(count)) => generator.repeat_times(count).boxed(),
+            Some(Repetition::Endless) => generator.repeat().boxed(),
+            Some(Repetition::Count(count)) => generator.repeat_times(count).boxed(),
         }
     }
 
-    fn kind(self: &Arc<Builder>, node: &Child, rng: &Rng) -> Built {
-        let around = node.who_inside();
-        let one = |child: &Child| self.node(child, &rng.fork("0"), around);
+    /// The generator of a kind, without modifiers.
+    fn kind(self: &Arc<Builder>, node: &Child, rng: &Rng) -> BoxedGenerator {
+        let group = node.group_inside();
+        let one = |child: &Child| self.node(child, &rng.fork("0"), group);
         match &node.kind {
-            Kind::Operation(operation) => {
-                Operations::new(self, operation, rng.fork("operation"), Some(1)).boxed()
+            NodeKind::Operation(operation) => {
+                TemplateGenerator::new(self, operation, rng.fork("operation"), Some(1)).boxed()
             }
-            Kind::Workload(name, options) => {
+            NodeKind::Workload(name, options) => {
                 let (generator, last) = self.workload(name, options, rng);
-                let mut lasts = self.lasts.lock().unwrap_or_else(PoisonError::into_inner);
-                lasts.extend(last.map(|last| (*name, last)));
+                self.final_parts().extend(last.map(|last| (*name, last)));
                 generator
             }
-            Kind::LastOf(name, options) => {
-                let mut lasts = self.lasts.lock().unwrap_or_else(PoisonError::into_inner);
-                let last = lasts.remove(name);
+            NodeKind::LastOf(name, options) => {
+                let last = self.final_parts().remove(name);
                 last.or_else(|| self.workload(name, options, rng).1).boxed()
             }
-            Kind::Sequence(nodes) => sequence(self.later(nodes, rng, around)).boxed(),
-            Kind::Phases(nodes) => phases(self.later(nodes, rng, around)).boxed(),
-            Kind::Mix(nodes) => {
+            NodeKind::Sequence(nodes) => sequence(self.build_lazily(nodes, rng, group)).boxed(),
+            NodeKind::Phases(nodes) => phases(self.build_lazily(nodes, rng, group)).boxed(),
+            NodeKind::Mix(nodes) => {
                 let weights = nodes.iter().map(|(weight, _)| *weight);
-                let nodes = self.all(nodes.iter().map(|(_, node)| node), rng, around);
+                let nodes = self.build_all(nodes.iter().map(|(_, node)| node), rng, group);
                 weighted_mix(rng.fork("mix"), weights.zip(nodes)).boxed()
             }
-            Kind::Any(nodes) => any(rng.fork("any"), self.all(nodes, rng, around)).boxed(),
-            Kind::ShortestAny(nodes) => {
-                shortest_any(rng.fork("any"), self.all(nodes, rng, around)).boxed()
+            NodeKind::Any(nodes) => any(rng.fork("any"), self.build_all(nodes, rng, group)).boxed(),
+            NodeKind::ShortestAny(nodes) => {
+                shortest_any(rng.fork("any"), self.build_all(nodes, rng, group)).boxed()
             }
-            Kind::FlipFlop([first, second]) => {
-                let second = self.node(second, &rng.fork("1"), around);
+            NodeKind::FlipFlop([first, second]) => {
+                let second = self.node(second, &rng.fork("1"), group);
                 flip_flop(one(first), second).boxed()
             }
-            Kind::Reserve(ranges, default) => {
+            NodeKind::Reserve(ranges, default) => {
                 let counts = ranges.iter().map(|(count, _)| *count);
-                let nodes = self.all(ranges.iter().map(|(_, node)| node), rng, around);
-                let default = self.node(default, &rng.fork("default"), around);
+                let nodes = self.build_all(ranges.iter().map(|(_, node)| node), rng, group);
+                let default = self.node(default, &rng.fork("default"), group);
                 reserve(rng.fork("reserve"), counts.zip(nodes), default).boxed()
             }
-            Kind::EachThread(child) => {
-                let make = self.maker(child, rng, around);
+            NodeKind::EachThread(child) => {
+                let make = self.builder_of(child, rng, group);
                 each_thread(move |thread| make(&thread.0.to_string())).boxed()
             }
-            Kind::EachProcess(child) => {
-                let make = self.maker(child, rng, around);
+            NodeKind::EachProcess(child) => {
+                let make = self.builder_of(child, rng, group);
                 each_process(move |process| make(&process.to_string())).boxed()
             }
-            Kind::SequentialKeys(keys, child) => {
-                let make = self.maker(child, rng, around);
+            NodeKind::SequentialKeys(keys, child) => {
+                let make = self.builder_of(child, rng, group);
                 sequential_keys(keys.iter(), move |key| make(&key.to_string())).boxed()
             }
-            Kind::ConcurrentKeys(keys, threads, child) => {
-                let make = self.maker(child, rng, around);
+            NodeKind::ConcurrentKeys(keys, threads, child) => {
+                let make = self.builder_of(child, rng, group);
                 concurrent_keys(*threads, keys.iter(), move |key| make(&key.to_string())).boxed()
             }
-            Kind::CycleTimes(turns) => {
+            NodeKind::CycleTimes(turns) => {
                 let durations = turns.iter().map(|(duration, _)| *duration);
-                let nodes = self.all(turns.iter().map(|(_, node)| node), rng, around);
+                let nodes = self.build_all(turns.iter().map(|(_, node)| node), rng, group);
                 cycle_times(durations.zip(nodes)).boxed()
             }
-            Kind::Sleep(duration) => sleep(*duration).boxed(),
-            Kind::Log(text) => log(text).boxed(),
-            Kind::Fault(fault) => fault_operation(fault).boxed(),
-            Kind::Heal(kinds) => self.healing(kinds),
-            Kind::Of(child) => one(child),
-            Kind::Faults => self.faults(node, rng),
-            Kind::Nothing => None::<SingleOp>.boxed(),
+            NodeKind::Sleep(duration) => sleep(*duration).boxed(),
+            NodeKind::Log(text) => log(text).boxed(),
+            NodeKind::Fault(fault) => fault_operation(fault).boxed(),
+            NodeKind::Heal(kinds) => self.healing(kinds),
+            NodeKind::Of(child) => one(child),
+            NodeKind::Faults => self.faults(node, rng),
+            NodeKind::Nothing => None::<SingleOp>.boxed(),
         }
     }
 
-    /// Nodes that are built when their turn comes.
-    fn later(
+    /// Builds each node when the iterator reaches it.
+    fn build_lazily(
         self: &Arc<Builder>,
         nodes: &[Child],
         rng: &Rng,
-        around: Who,
-    ) -> impl Iterator<Item = Built> + Send + use<> {
+        parent: ThreadGroup,
+    ) -> impl Iterator<Item = BoxedGenerator> + Send + use<> {
         let (builder, nodes, rng) = (Arc::clone(self), nodes.to_vec(), rng.clone());
         let nodes = nodes.into_iter().enumerate();
-        nodes.map(move |(index, node)| builder.node(&node, &rng.fork(&index.to_string()), around))
+        nodes.map(move |(index, node)| builder.node(&node, &rng.fork(&index.to_string()), parent))
     }
 
-    /// Nodes that are built at once.
-    fn all<'n>(
+    /// Builds all nodes at once.
+    fn build_all<'n>(
         self: &Arc<Builder>,
         nodes: impl IntoIterator<Item = &'n Child>,
         rng: &Rng,
-        around: Who,
-    ) -> Vec<Built> {
+        parent: ThreadGroup,
+    ) -> Vec<BoxedGenerator> {
         let nodes = nodes.into_iter().enumerate();
         let build =
-            |(index, node): (usize, &Child)| self.node(node, &rng.fork(&index.to_string()), around);
+            |(index, node): (usize, &Child)| self.node(node, &rng.fork(&index.to_string()), parent);
         nodes.map(build).collect()
     }
 
-    /// Builds a node for each thread, process or key, each with a stream of its own.
-    fn maker(
+    /// A function that builds a node for one thread, process or key, with a random stream of its own.
+    fn builder_of(
         self: &Arc<Builder>,
         child: &Child,
         rng: &Rng,
-        around: Who,
-    ) -> impl Fn(&str) -> Built + Send + use<> {
+        parent: ThreadGroup,
+    ) -> impl Fn(&str) -> BoxedGenerator + Send + use<> {
         let (builder, child, rng) = (Arc::clone(self), Arc::clone(child), rng.clone());
-        move |name| builder.node(&child, &rng.fork(name), around)
+        move |name| builder.node(&child, &rng.fork(name), parent)
     }
 
-    /// The operations of a workload, and those at its very end.
-    fn workload(&self, name: &str, options: &WorkloadOptions, rng: &Rng) -> (Built, Option<Built>) {
-        let made = (self.surroundings.workloads)(name, &rng.fork("workload"), options);
-        // Names were checked when the plan was read.
+    /// The operations of a workload, and its final ones, if it has any.
+    fn workload(
+        &self,
+        name: &str,
+        options: &WorkloadOptions,
+        rng: &Rng,
+    ) -> (BoxedGenerator, Option<BoxedGenerator>) {
+        let made = (self.environment.workloads)(name, &rng.fork("workload"), options);
+        // The name was checked when the plan was decoded.
         made.map_or_else(
             || (None::<SingleOp>.boxed(), None),
             |made| (made.generator, made.last),
         )
     }
 
-    /// The faults that are drawn, as the command line may have changed them.
-    fn drawn(&self, faults: &FaultsDraw) -> Option<seatrial_generator::FaultOptions> {
-        let surroundings = &self.surroundings;
-        let mut options = faults.options(&surroundings.servers, &surroundings.clients);
-        if let Some(kinds) = &surroundings.kinds {
+    /// The options of drawn faults, with the overrides of the command line; `None` without kinds.
+    fn fault_options(&self, faults: &FaultsDraw) -> Option<seatrial_generator::FaultOptions> {
+        let environment = &self.environment;
+        let mut options = faults.options(&environment.servers, &environment.clients);
+        if let Some(kinds) = &environment.kinds {
             options.kinds.clone_from(kinds);
         }
-        if let Some(interval) = surroundings.interval {
+        if let Some(interval) = environment.interval {
             options.interval = interval;
         }
-        options.order = surroundings.order.unwrap_or(options.order);
+        options.order = environment.order.unwrap_or(options.order);
         (!options.kinds.is_empty()).then_some(options)
     }
 
-    /// Faults without end.
-    fn faults(&self, node: &Node, rng: &Rng) -> Built {
+    /// Drawn faults without an end, for a node that has only the modifier `faults`.
+    fn faults(&self, node: &Node, rng: &Rng) -> BoxedGenerator {
         let options = node
             .modifiers
             .faults
             .as_ref()
-            .and_then(|faults| self.drawn(faults));
+            .and_then(|faults| self.fault_options(faults));
         let package = options.map(|options| fault_package(options, rng.fork("faults")));
         package.map(|package| package.faults).boxed()
     }
 
-    /// The node with faults beside it, and everything mended after it.
-    fn beside(&self, generator: Built, faults: &FaultsDraw, rng: &Rng) -> Built {
-        let options = self.drawn(faults);
+    /// The node with drawn faults concurrent to it, healed at its end.
+    fn with_faults(
+        &self,
+        generator: BoxedGenerator,
+        faults: &FaultsDraw,
+        rng: &Rng,
+    ) -> BoxedGenerator {
+        let options = self.fault_options(faults);
         let package = options.map(|options| fault_package(options, rng.fork("faults")));
         let options = TestPhasesOptions {
             duration: faults.duration.unwrap_or(Duration::MAX),
@@ -344,15 +369,16 @@ impl Builder {
         test_phases(generator, package, options).boxed()
     }
 
-    fn healing(&self, kinds: &[FaultKind]) -> Built {
-        let surroundings = &self.surroundings;
+    /// The operations that heal faults of these kinds.
+    fn healing(&self, kinds: &[FaultKind]) -> BoxedGenerator {
+        let environment = &self.environment;
         let options = seatrial_generator::FaultOptions::new(
             kinds,
-            surroundings.servers.clone(),
-            surroundings.clients.clone(),
+            environment.servers.clone(),
+            environment.clients.clone(),
             super::fault::INTERVAL,
         );
-        fault_package(options, surroundings.rng.fork("healing"))
+        fault_package(options, environment.rng.fork("healing"))
             .healing
             .nemesis()
             .boxed()
@@ -360,18 +386,18 @@ impl Builder {
 }
 
 impl Node {
-    /// The default threads of the nodes inside.
-    fn who_inside(&self) -> Who {
-        // Restricted by `on`, or clients beside faults: the nodes inside have no default of their own.
+    /// The default threads of the child nodes.
+    fn group_inside(&self) -> ThreadGroup {
+        // Restricted by `on`, or clients concurrent to faults: the children have no default of their own.
         if self.modifiers.on.is_some() || self.modifiers.faults.is_some() {
-            return Who::Anyone;
+            return ThreadGroup::Any;
         }
-        self.who
+        self.thread_group
     }
 }
 
-/// Which operations come, and how many.
-fn sieve(generator: Built, modifiers: &Modifiers) -> Built {
+/// Applies the modifiers that rename, filter and limit operations.
+fn filters(generator: BoxedGenerator, modifiers: &Modifiers) -> BoxedGenerator {
     let mut generator = generator;
     if !modifiers.f_map.is_empty() {
         let names = modifiers.f_map.clone();
@@ -398,8 +424,8 @@ fn sieve(generator: Built, modifiers: &Modifiers) -> Built {
     generator
 }
 
-/// When operations come.
-fn timing(generator: Built, modifiers: &Modifiers, rng: &Rng) -> Built {
+/// Applies the modifiers of time.
+fn timing(generator: BoxedGenerator, modifiers: &Modifiers, rng: &Rng) -> BoxedGenerator {
     let mut generator = generator;
     if let Some(mean) = modifiers.stagger {
         generator = generator.stagger(rng.fork("stagger"), mean).boxed();
@@ -416,18 +442,19 @@ fn timing(generator: Built, modifiers: &Modifiers, rng: &Rng) -> Built {
     generator
 }
 
-impl Keys {
+impl IndependentKeys {
     fn iter(&self) -> Box<dyn Iterator<Item = Key> + Send> {
         match self {
-            Keys::Range(from, to) => Box::new((*from..=*to).map(Key::Int)),
-            Keys::List(keys) => Box::new(keys.clone().into_iter()),
+            IndependentKeys::Range(from, to) => Box::new((*from..=*to).map(Key::Int)),
+            IndependentKeys::List(keys) => Box::new(keys.clone().into_iter()),
         }
     }
 }
 
-/// Operations of one template, each with freshly drawn values, which are kept until the operation is taken.
+/// A generator of operations from one template. Values are drawn once per operation and kept until it is committed, so that
+/// `next` is repeatable.
 #[derive(Debug)]
-struct Operations {
+struct TemplateGenerator {
     f: Symbol,
     key: Option<Drawer>,
     value: Option<Drawer>,
@@ -435,23 +462,28 @@ struct Operations {
     process: Option<u64>,
     at: Option<Duration>,
     rng: Rng,
-    /// `None` is for ever.
+    /// Operations left; `None`: no limit.
     remaining: Option<u64>,
     drawn: Option<SingleOp>,
 }
 
-impl Operations {
-    fn new(builder: &Builder, model: &Operation, rng: Rng, remaining: Option<u64>) -> Operations {
-        let fields = model.fields.iter();
-        Operations {
-            f: model.f,
-            key: model.key.as_ref().map(|draw| draw.drawer(builder)),
-            value: model.value.as_ref().map(|draw| draw.drawer(builder)),
+impl TemplateGenerator {
+    fn new(
+        builder: &Builder,
+        template: &OperationTemplate,
+        rng: Rng,
+        remaining: Option<u64>,
+    ) -> TemplateGenerator {
+        let fields = template.fields.iter();
+        TemplateGenerator {
+            f: template.f,
+            key: template.key.as_ref().map(|draw| draw.drawer(builder)),
+            value: template.value.as_ref().map(|draw| draw.drawer(builder)),
             fields: fields
                 .map(|(name, draw)| (*name, draw.drawer(builder)))
                 .collect(),
-            process: model.process,
-            at: model.at,
+            process: template.process,
+            at: template.at,
             rng,
             remaining,
             drawn: None,
@@ -480,7 +512,7 @@ impl Operations {
     }
 }
 
-impl Generator for Operations {
+impl Generator for TemplateGenerator {
     fn next(&mut self, context: &Context) -> Next {
         if self.remaining == Some(0) {
             return Next::Exhausted;
@@ -512,12 +544,12 @@ impl Generator for Operations {
     }
 }
 
-/// Limits the number of client operations. Operations of the nemesis do not count, but end with them.
+/// Limits the number of client operations. Operations of the nemesis do not count, but end with the clients.
 struct ClientLimit {
     remaining: u64,
-    /// Was the last answer a client's?
+    /// Is the last operation returned, not yet committed, one of a client?
     is_client: bool,
-    generator: Built,
+    generator: BoxedGenerator,
 }
 
 impl Generator for ClientLimit {
@@ -543,7 +575,7 @@ impl Generator for ClientLimit {
 
     fn tree(&self) -> Tree {
         Tree::around(
-            format!("{} more of clients", self.remaining),
+            format!("{} more client operations", self.remaining),
             &self.generator,
         )
     }

@@ -10,66 +10,66 @@ pub const TEXT_LENGTH_MAX: usize = 1 << 20;
 
 /// A value of a document and its position.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct PlanEntry {
     /// Byte offset in the text.
     pub at: usize,
     /// The value.
-    pub shape: Shape,
+    pub value: PlanValue,
 }
 
-/// The value of an [`Entry`].
+/// The value of a [`PlanEntry`].
 #[derive(Clone, Debug)]
-pub enum Shape {
-    /// A truth value.
+pub enum PlanValue {
+    /// A boolean.
     Bool(bool),
     /// A whole number.
     Int(i64),
-    /// Any other number.
+    /// A number with a fraction or exponent.
     Float(f64),
     /// Text.
     Text(String),
     /// A list.
-    List(Vec<Entry>),
-    /// Names and values in the order of the text; each name once.
-    Table(Vec<(Name, Entry)>),
+    List(Vec<PlanEntry>),
+    /// Names and values in the order of the text, without duplicate names.
+    Table(Vec<(EntryName, PlanEntry)>),
 }
 
 /// The name of a value in a table.
 #[derive(Clone, Debug)]
-pub struct Name {
+pub struct EntryName {
     /// Byte offset in the text.
     pub at: usize,
     /// The name.
     pub text: String,
 }
 
-impl Shape {
+impl PlanValue {
     /// The type of the value, for messages.
     pub const fn kind(&self) -> &'static str {
         match self {
-            Shape::Bool(_) => "a truth value",
-            Shape::Int(_) => "a whole number",
-            Shape::Float(_) => "a number",
-            Shape::Text(_) => "text",
-            Shape::List(_) => "a list",
-            Shape::Table(_) => "a table",
+            PlanValue::Bool(_) => "a boolean",
+            PlanValue::Int(_) => "a whole number",
+            PlanValue::Float(_) => "a number",
+            PlanValue::Text(_) => "text",
+            PlanValue::List(_) => "a list",
+            PlanValue::Table(_) => "a table",
         }
     }
 }
 
 /// Equality of values: positions and the order of names do not matter.
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
-        match (&self.shape, &other.shape) {
-            (Shape::Bool(one), Shape::Bool(two)) => one == two,
-            (Shape::Int(one), Shape::Int(two)) => one == two,
-            (Shape::Float(one), Shape::Float(two)) => one.to_bits() == two.to_bits(),
-            (Shape::Text(one), Shape::Text(two)) => one == two,
-            (Shape::List(one), Shape::List(two)) => one == two,
-            (Shape::Table(one), Shape::Table(two)) => {
-                let same = |(name, entry): &(Name, Entry)| {
-                    let there = two.iter().find(|(there, _)| there.text == name.text);
-                    there.is_some_and(|(_, there)| there == entry)
+impl PartialEq for PlanEntry {
+    fn eq(&self, other: &PlanEntry) -> bool {
+        match (&self.value, &other.value) {
+            (PlanValue::Bool(one), PlanValue::Bool(two)) => one == two,
+            (PlanValue::Int(one), PlanValue::Int(two)) => one == two,
+            (PlanValue::Float(one), PlanValue::Float(two)) => one.to_bits() == two.to_bits(),
+            (PlanValue::Text(one), PlanValue::Text(two)) => one == two,
+            (PlanValue::List(one), PlanValue::List(two)) => one == two,
+            (PlanValue::Table(one), PlanValue::Table(two)) => {
+                let same = |(name, entry): &(EntryName, PlanEntry)| {
+                    let found = two.iter().find(|(other, _)| other.text == name.text);
+                    found.is_some_and(|(_, other)| other == entry)
                 };
                 one.len() == two.len() && one.iter().all(same)
             }
@@ -78,21 +78,23 @@ impl PartialEq for Entry {
     }
 }
 
-/// Short, for messages: the value if it is small, else its type.
-impl fmt::Display for Entry {
+/// The found value in messages: the value itself if it is short, else its type.
+impl fmt::Display for PlanEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const CHARACTERS_MAX: usize = 60;
-        match &self.shape {
-            Shape::Bool(value) => write!(f, "{value}"),
-            Shape::Int(value) => write!(f, "{value}"),
-            Shape::Float(value) => write!(f, "{value}"),
-            Shape::Text(text) if text.chars().count() <= CHARACTERS_MAX => write!(f, "{text:?}"),
-            Shape::Text(text) => {
+        match &self.value {
+            PlanValue::Bool(value) => write!(f, "{value}"),
+            PlanValue::Int(value) => write!(f, "{value}"),
+            PlanValue::Float(value) => write!(f, "{value}"),
+            PlanValue::Text(text) if text.chars().count() <= CHARACTERS_MAX => {
+                write!(f, "{text:?}")
+            }
+            PlanValue::Text(text) => {
                 let begin: String = text.chars().take(CHARACTERS_MAX).collect();
                 write!(f, "{begin:?}…")
             }
-            Shape::List(items) if items.is_empty() => f.write_str("an empty list"),
-            Shape::Table(fields) if fields.is_empty() => f.write_str("an empty table"),
+            PlanValue::List(items) if items.is_empty() => f.write_str("an empty list"),
+            PlanValue::Table(fields) if fields.is_empty() => f.write_str("an empty table"),
             other => f.write_str(other.kind()),
         }
     }

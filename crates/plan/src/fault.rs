@@ -1,7 +1,7 @@
-//! Faults in a plan: single ones, and those that are drawn.
+//! Faults in a plan: single faults, and the options of drawn faults.
 
-use super::document::Shape;
-use super::fields::{Field, Fields, Result, unknown};
+use super::document::PlanValue;
+use super::fields::{Field, Result, TableReader, unknown};
 use seatrial_generator::{FaultOptions, FaultOrder, FaultTarget, parse_fault};
 use seatrial_machine::{
     Fault, FaultInfo, FaultKind, FaultParameter, FaultSubject, Link, NodeId, ParameterUnit,
@@ -9,21 +9,21 @@ use seatrial_machine::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Mean time between two faults, unless the plan says otherwise.
+/// Default of the mean time between two faults.
 pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Faults that are drawn beside a node.
+/// The modifier `faults`: faults drawn while a node runs.
 #[derive(Clone, Debug)]
 pub(super) struct FaultsDraw {
     pub(super) kinds: Vec<FaultKind>,
-    /// What each kind strikes, where the plan says so.
+    /// The targets of each kind; a kind without an entry has all of its targets.
     pub(super) targets: BTreeMap<FaultKind, Vec<FaultTarget>>,
     pub(super) interval: Duration,
-    /// How the kinds take turns.
+    /// The order of the kinds.
     pub(super) order: FaultOrder,
-    /// The nodes that may be broken; `None`: all.
+    /// The nodes that may have faults; `None`: all.
     pub(super) nodes: Option<Vec<NodeId>>,
-    /// They end so long after the node's beginning; `None`: with the node.
+    /// Time from the start of the node to the end of the faults; `None`: they end with the node.
     pub(super) duration: Option<Duration>,
     /// Time for which the node continues after the end of the faults.
     pub(super) recovery: Duration,
@@ -40,12 +40,12 @@ impl FaultsDraw {
             duration: None,
             recovery: Duration::ZERO,
         };
-        if let Shape::List(_) = field.entry.shape {
-            faults.strike(field)?;
+        if let PlanValue::List(_) = field.entry.value {
+            faults.add_kinds(field)?;
             return Ok(faults);
         }
         let mut fields = field.table("a list of kinds of faults, or a table with `kinds`")?;
-        faults.strike(&fields.need("kinds", "what is broken")?)?;
+        faults.add_kinds(&fields.require("kinds", "a list of kinds of faults")?)?;
         if let Some(interval) = fields.read("interval", Field::interval)? {
             faults.interval = interval;
         }
@@ -61,7 +61,7 @@ impl FaultsDraw {
         if let Some(recovery) = fields.take("recovery") {
             if faults.duration.is_none() {
                 return Err(recovery.problem(
-                    "goes with `for`: how long clients go on after the faults have ended",
+                    "requires `for`: recovery is the time for which the node continues after the end of the faults",
                 ));
             }
             faults.recovery = recovery.duration()?;
@@ -70,8 +70,8 @@ impl FaultsDraw {
         Ok(faults)
     }
 
-    /// Reads the kinds, each perhaps with its targets: `partition:bridge+majorities-ring`.
-    fn strike(&mut self, field: &Field<'_>) -> Result<()> {
+    /// Adds the kinds of a list, each with optional targets: `partition:bridge+majorities-ring`.
+    fn add_kinds(&mut self, field: &Field<'_>) -> Result<()> {
         let items = fault_names(field)?;
         for item in items {
             let (kind, name) = kind(&item)?;
@@ -79,7 +79,7 @@ impl FaultsDraw {
             let (_, targets) =
                 parse_fault(text).map_err(|error| item.problem(error.to_string()))?;
             if self.kinds.contains(&kind) {
-                return Err(item.problem(format!("{name:?} is there twice")));
+                return Err(item.problem(format!("duplicate kind of faults {name:?}")));
             }
             self.kinds.push(kind);
             if !targets.is_empty() {
@@ -100,7 +100,7 @@ impl FaultsDraw {
     }
 }
 
-/// The kind in front of what it strikes, and its name.
+/// The kind of an item (the text before the targets), and its name.
 fn kind<'e>(item: &Field<'e>) -> Result<(FaultKind, &'e str)> {
     const WHAT: &str = "kind of faults";
     let names = FaultKind::ALL.map(FaultKind::name);
@@ -122,36 +122,38 @@ fn fault_names<'e>(field: &Field<'e>) -> Result<Vec<Field<'e>>> {
     Ok(items)
 }
 
-/// Families of faults.
+/// A list of kinds of faults, without targets or duplicates.
 pub(super) fn kinds(field: &Field<'_>) -> Result<Vec<FaultKind>> {
     let mut kinds = Vec::new();
     for item in fault_names(field)? {
         let (kind, name) = kind(&item)?;
         if item.text(name)? != name {
-            return Err(item.problem("what is mended has no target"));
+            return Err(item.problem(
+                "must be a kind of faults without targets: `heal` ends all faults of a kind",
+            ));
         }
         if kinds.contains(&kind) {
-            return Err(item.problem(format!("{name:?} is there twice")));
+            return Err(item.problem(format!("duplicate kind of faults {name:?}")));
         }
         kinds.push(kind);
     }
     Ok(kinds)
 }
 
-/// What `heal` mends: `true` is everything.
+/// The kinds that `heal` ends; `true`: all except membership.
 pub(super) fn healing(field: &Field<'_>) -> Result<Vec<FaultKind>> {
-    match field.entry.shape {
-        Shape::Bool(true) => {
-            // Who belongs to the system is asked only where that was changed.
-            let mended = |kind: &FaultKind| *kind != FaultKind::Membership;
-            Ok(FaultKind::ALL.into_iter().filter(mended).collect())
+    match field.entry.value {
+        PlanValue::Bool(true) => {
+            // Membership is restored only by plans that name it: its healing queries the members of the system.
+            let is_healed = |kind: &FaultKind| *kind != FaultKind::Membership;
+            Ok(FaultKind::ALL.into_iter().filter(is_healed).collect())
         }
-        Shape::List(_) => kinds(field),
+        PlanValue::List(_) => kinds(field),
         _ => Err(field.wrong("true (everything) or a list of kinds of faults")),
     }
 }
 
-/// Most nodes that a plan may name.
+/// Maximum number of a node in a plan.
 pub(super) const SERVERS_MAX: i64 = 1_000;
 
 fn server(field: &Field<'_>) -> Result<NodeId> {
@@ -183,7 +185,7 @@ fn node(field: &Field<'_>) -> Result<NodeId> {
     node.ok_or_else(|| field.wrong(EXPECTED))
 }
 
-/// `[["n1", "n2"], …]`: one direction each.
+/// A list of links, one direction each: `[["n1", "n2"], …]`.
 fn links(field: &Field<'_>) -> Result<Vec<Link>> {
     const EXPECTED: &str = "a list of links such as [\"n1\", \"n2\"]: from the first to the second";
     let link = |item: &Field<'_>| match &item.items(EXPECTED)?[..] {
@@ -196,17 +198,17 @@ fn links(field: &Field<'_>) -> Result<Vec<Link>> {
     field.items(EXPECTED)?.iter().map(link).collect()
 }
 
-/// One fault: its name, and its subject and numbers as the table of faults says.
-pub(super) fn fault(field: &Field<'_>, fields: &mut Fields<'_>) -> Result<Fault> {
+/// A single fault: its name, and the subject and numbers that the table of faults requires for it.
+pub(super) fn fault(field: &Field<'_>, fields: &mut TableReader<'_>) -> Result<Fault> {
     let names: Vec<&str> = FaultInfo::all().iter().map(|info| info.name).collect();
     let name = field.one_of("fault", &names)?;
     let info = FaultInfo::named(name).expect("one of the names of the table");
     let mut node = None;
     let mut between = Vec::new();
     if info.takes_node() {
-        node = Some(server(&fields.need("node", "which node")?)?);
+        node = Some(server(&fields.require("node", "a node such as \"n1\"")?)?);
     } else if info.takes_links() {
-        between = links(&fields.need("links", "which links, each [\"from\", \"to\"]")?)?;
+        between = links(&fields.require("links", "a list of links such as [\"n1\", \"n2\"]")?)?;
     }
     let subject = match node {
         Some(node) => FaultSubject::Node(node),
@@ -221,13 +223,13 @@ pub(super) fn fault(field: &Field<'_>, fields: &mut Fields<'_>) -> Result<Fault>
     Ok(fault.expect("the subject fits, and each number was read within its range"))
 }
 
-/// Nanoseconds.
+/// Nanoseconds per millisecond.
 const MILLISECOND: i64 = 1_000_000;
 
-/// Reads one number of a fault; its default when the plan has none.
-fn number(parameter: &FaultParameter, fields: &mut Fields<'_>) -> Result<i64> {
+/// Reads a number of a fault; its default if the plan has none.
+fn number(parameter: &FaultParameter, fields: &mut TableReader<'_>) -> Result<i64> {
     let field = match parameter.default {
-        None => fields.need(parameter.plan_key, parameter.about)?,
+        None => fields.require(parameter.plan_key, parameter.about)?,
         Some(default) => match fields.take(parameter.plan_key) {
             Some(field) => field,
             None => return Ok(default),
@@ -250,7 +252,7 @@ fn number(parameter: &FaultParameter, fields: &mut Fields<'_>) -> Result<i64> {
     }
 }
 
-/// Names of families, one after the other.
+/// The names of kinds, separated by commas.
 pub(super) fn joined(kinds: &[FaultKind]) -> String {
     let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
     names.join(", ")
@@ -274,7 +276,7 @@ impl std::fmt::Display for FaultsDraw {
             write!(f, " of {}", names.join(", "))?;
         }
         if let Some(duration) = self.duration {
-            write!(f, " for {duration:?}, then {:?} without", self.recovery)?;
+            write!(f, " for {duration:?}, then {:?} of recovery", self.recovery)?;
         }
         Ok(())
     }

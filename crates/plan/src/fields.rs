@@ -1,24 +1,24 @@
 //! Typed access to the values of a document, with problems that name path, position, expected and found value.
 
-use super::document::{Entry, Name, Shape};
+use super::document::{EntryName, PlanEntry, PlanValue};
 use seatrial_machine::nearest;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// A problem of a plan: where, and what was expected and found.
+/// A problem of a plan, with its position, and the expected and found value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{reason}", Prefix(path))]
 pub struct Problem {
     /// Byte offset in the text.
     pub at: usize,
-    /// The place in the document: `phases[1].mix[0].weight`; empty for the document itself.
+    /// The path in the document: `phases[1].mix[0].weight`; empty for the document itself.
     pub path: String,
     /// The problem, with the expected value.
     pub reason: String,
 }
 
-/// A path in front of a message.
+/// Displays a path before a message.
 struct Prefix<'a>(&'a str);
 
 impl fmt::Display for Prefix<'_> {
@@ -36,14 +36,14 @@ pub(super) type Result<T> = std::result::Result<T, Problem>;
 /// A value that is being read, and its path.
 #[derive(Clone, Debug)]
 pub(super) struct Field<'e> {
-    pub(super) entry: &'e Entry,
+    pub(super) entry: &'e PlanEntry,
     pub(super) path: String,
 }
 
 /// Maximum duration in a plan: a year.
 const DURATION_MAX: Duration = Duration::from_hours(365 * 24);
 
-/// Names of times, and how many nanoseconds each is.
+/// Units of time, in nanoseconds.
 const UNITS: [(&str, f64); 8] = [
     ("ns", 1.0),
     ("us", 1e3),
@@ -57,7 +57,7 @@ const UNITS: [(&str, f64); 8] = [
 
 impl<'e> Field<'e> {
     /// The document itself.
-    pub(super) const fn root(entry: &'e Entry) -> Field<'e> {
+    pub(super) const fn root(entry: &'e PlanEntry) -> Field<'e> {
         Field {
             entry,
             path: String::new(),
@@ -78,15 +78,15 @@ impl<'e> Field<'e> {
     }
 
     pub(super) fn text(&self, expected: &str) -> Result<&'e str> {
-        match &self.entry.shape {
-            Shape::Text(text) => Ok(text),
+        match &self.entry.value {
+            PlanValue::Text(text) => Ok(text),
             _ => Err(self.wrong(expected)),
         }
     }
 
     pub(super) fn flag(&self) -> Result<bool> {
-        match self.entry.shape {
-            Shape::Bool(flag) => Ok(flag),
+        match self.entry.value {
+            PlanValue::Bool(flag) => Ok(flag),
             _ => Err(self.wrong("true or false")),
         }
     }
@@ -94,8 +94,8 @@ impl<'e> Field<'e> {
     /// A whole number within these bounds.
     pub(super) fn whole(&self, range: RangeInclusive<i64>) -> Result<i64> {
         let (least, most) = (range.start(), range.end());
-        match self.entry.shape {
-            Shape::Int(number) if range.contains(&number) => Ok(number),
+        match self.entry.value {
+            PlanValue::Int(number) if range.contains(&number) => Ok(number),
             _ if *most == i64::MAX && *least == i64::MIN => Err(self.wrong("a whole number")),
             _ if *most == i64::MAX => {
                 Err(self.wrong(&format!("a whole number, {least} or greater")))
@@ -111,9 +111,9 @@ impl<'e> Field<'e> {
 
     /// A number above 0 and up to `most`.
     pub(super) fn positive(&self, most: f64) -> Result<f64> {
-        let number = match self.entry.shape {
-            Shape::Int(number) => number as f64,
-            Shape::Float(number) => number,
+        let number = match self.entry.value {
+            PlanValue::Int(number) => number as f64,
+            PlanValue::Float(number) => number,
             _ => f64::NAN,
         };
         if number > 0.0 && number <= most {
@@ -127,10 +127,10 @@ impl<'e> Field<'e> {
     pub(super) fn duration(&self) -> Result<Duration> {
         const EXPECTED: &str =
             "a time such as \"10s\", \"1.5m\" or \"250ms\", or a number of seconds, up to a year";
-        let nanoseconds = match &self.entry.shape {
-            Shape::Int(seconds) => *seconds as f64 * 1e9,
-            Shape::Float(seconds) => seconds * 1e9,
-            Shape::Text(text) => nanoseconds_of(text).unwrap_or(f64::NAN),
+        let nanoseconds = match &self.entry.value {
+            PlanValue::Int(seconds) => *seconds as f64 * 1e9,
+            PlanValue::Float(seconds) => seconds * 1e9,
+            PlanValue::Text(text) => nanoseconds_of(text).unwrap_or(f64::NAN),
             _ => f64::NAN,
         };
         if nanoseconds >= 0.0 && nanoseconds <= DURATION_MAX.as_nanos() as f64 {
@@ -151,7 +151,7 @@ impl<'e> Field<'e> {
 
     /// The items of a list.
     pub(super) fn items(&self, expected: &str) -> Result<Vec<Field<'e>>> {
-        let Shape::List(items) = &self.entry.shape else {
+        let PlanValue::List(items) = &self.entry.value else {
             return Err(self.wrong(expected));
         };
         let item = |(index, entry)| Field {
@@ -161,22 +161,22 @@ impl<'e> Field<'e> {
         Ok(items.iter().enumerate().map(item).collect())
     }
 
-    pub(super) fn table(&self, expected: &str) -> Result<Fields<'e>> {
-        let Shape::Table(fields) = &self.entry.shape else {
+    pub(super) fn table(&self, expected: &str) -> Result<TableReader<'e>> {
+        let PlanValue::Table(fields) = &self.entry.value else {
             return Err(self.wrong(expected));
         };
-        Ok(Fields {
+        Ok(TableReader {
             field: self.clone(),
             entries: fields,
             known: Vec::new(),
         })
     }
 
-    /// One of these words.
+    /// One of the `known` texts; `what` names them in messages.
     pub(super) fn one_of(&self, what: &str, known: &[&'static str]) -> Result<&'static str> {
         let text = self.text(&format!("{what}: {}", known.join(", ")))?;
-        match known.iter().find(|word| **word == text) {
-            Some(word) => Ok(word),
+        match known.iter().find(|name| **name == text) {
+            Some(name) => Ok(name),
             None => Err(self.problem(unknown(what, text, known))),
         }
     }
@@ -191,43 +191,43 @@ fn nanoseconds_of(text: &str) -> Option<f64> {
     Some(number * nanoseconds)
 }
 
-/// A table that is being read. Every word that the reader asks for is known from then on.
-pub(super) struct Fields<'e> {
+/// Reads a table. The keys that were read are its known keys: [`TableReader::finish`] rejects all others.
+pub(super) struct TableReader<'e> {
     pub(super) field: Field<'e>,
-    entries: &'e [(Name, Entry)],
+    entries: &'e [(EntryName, PlanEntry)],
     known: Vec<&'static str>,
 }
 
-impl<'e> Fields<'e> {
-    /// The value of this word, if it is there.
-    pub(super) fn take(&mut self, word: &'static str) -> Option<Field<'e>> {
-        self.known.push(word);
-        let (_, entry) = self.entries.iter().find(|(name, _)| name.text == word)?;
+impl<'e> TableReader<'e> {
+    /// The value of a key, if the table has it.
+    pub(super) fn take(&mut self, key: &'static str) -> Option<Field<'e>> {
+        self.known.push(key);
+        let (_, entry) = self.entries.iter().find(|(name, _)| name.text == key)?;
         Some(Field {
             entry,
-            path: self.path_of(word),
+            path: self.path_of(key),
         })
     }
 
-    /// The value of a word that must be there.
-    pub(super) fn need(&mut self, word: &'static str, expected: &str) -> Result<Field<'e>> {
-        self.take(word).ok_or_else(|| {
+    /// The value of a required key.
+    pub(super) fn require(&mut self, key: &'static str, expected: &str) -> Result<Field<'e>> {
+        self.take(key).ok_or_else(|| {
             self.field
-                .problem(format!("`{word}` is missing: {expected}"))
+                .problem(format!("missing key `{key}`: {expected}"))
         })
     }
 
-    /// Reads the value of this word, if it is there.
+    /// Reads the value of a key, if the table has it.
     pub(super) fn read<T>(
         &mut self,
-        word: &'static str,
+        key: &'static str,
         read: impl FnOnce(&Field<'e>) -> Result<T>,
     ) -> Result<Option<T>> {
-        self.take(word).map(|field| read(&field)).transpose()
+        self.take(key).map(|field| read(&field)).transpose()
     }
 
-    /// All names with their values: for tables whose names are free.
-    pub(super) fn free(&self) -> impl Iterator<Item = (&'e str, Field<'e>)> {
+    /// All names with their values, for tables with free names.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&'e str, Field<'e>)> {
         let path = self.field.path.clone();
         self.entries.iter().map(move |(name, entry)| {
             let short: String = name.text.chars().take(64).collect();
@@ -236,44 +236,44 @@ impl<'e> Fields<'e> {
         })
     }
 
-    /// The first word that no reader has asked for.
-    pub(super) fn stranger(&self) -> Option<Problem> {
-        let known = |name: &Name| self.known.iter().any(|word| *word == name.text);
+    /// A problem for the first unknown key.
+    pub(super) fn unknown_key(&self) -> Option<Problem> {
+        let known = |name: &EntryName| self.known.iter().any(|key| *key == name.text);
         let (name, _) = self.entries.iter().find(|(name, _)| !known(name))?;
         Some(Problem {
             at: name.at,
             path: self.field.path.clone(),
-            reason: unknown("word", &name.text, &self.known),
+            reason: unknown("key", &name.text, &self.known),
         })
     }
 
-    /// Fails if the table contains a word that no reader has asked for.
+    /// Fails if the table has an unknown key.
     pub(super) fn finish(self) -> Result<()> {
-        self.stranger().map_or(Ok(()), Err)
+        self.unknown_key().map_or(Ok(()), Err)
     }
 
-    fn path_of(&self, word: &str) -> String {
+    fn path_of(&self, key: &str) -> String {
         if self.field.path.is_empty() {
-            word.to_owned()
+            key.to_owned()
         } else {
-            format!("{}.{word}", self.field.path)
+            format!("{}.{key}", self.field.path)
         }
     }
 }
 
-/// That a word is not known, with the nearest one that is, or all if there are few.
+/// The message for an unknown name, with the nearest known one, or all of them if they are few.
 pub(super) fn unknown(what: &str, text: &str, known: &[&'static str]) -> String {
-    /// More words than this are not listed.
+    /// Maximum number of known names that are listed.
     const LISTED_MAX: usize = 16;
-    /// A longer word is not a misspelling of a known one.
+    /// Maximum number of characters of the unknown name that are shown.
     const LENGTH_MAX: usize = 40;
     let short: String = text.chars().take(LENGTH_MAX).collect();
-    let said = format!("there is no {what} {short:?} here");
+    let message = format!("unknown {what} {short:?}");
     let near = nearest(&short, known.iter().copied());
     match near {
-        Some(word) => format!("{said}; did you mean {word:?}?"),
-        None if known.len() <= LISTED_MAX => format!("{said}; known are {}", known.join(", ")),
-        None => said,
+        Some(name) => format!("{message}; did you mean {name:?}?"),
+        None if known.len() <= LISTED_MAX => format!("{message} (available: {})", known.join(", ")),
+        None => message,
     }
 }
 
@@ -283,27 +283,27 @@ mod tests {
 
     #[test]
     fn times_have_units() {
-        let read = |shape| {
-            Field::root(&Entry { at: 0, shape })
+        let read = |value| {
+            Field::root(&PlanEntry { at: 0, value })
                 .duration()
                 .map(|duration| duration.as_nanos())
                 .ok()
         };
-        let text = |text: &str| read(Shape::Text(text.into()));
+        let text = |text: &str| read(PlanValue::Text(text.into()));
         assert_eq!(text("10s"), Some(10_000_000_000));
         assert_eq!(text("1.5m"), Some(90_000_000_000));
         assert_eq!(text("250 ms"), Some(250_000_000));
         assert_eq!(text("10ns"), Some(10));
         assert_eq!(text("0s"), Some(0));
-        assert_eq!(read(Shape::Int(2)), Some(2_000_000_000));
-        assert_eq!(read(Shape::Float(0.5)), Some(500_000_000));
+        assert_eq!(read(PlanValue::Int(2)), Some(2_000_000_000));
+        assert_eq!(read(PlanValue::Float(0.5)), Some(500_000_000));
         for wrong in [
             "", "s", "10", "10 sec", "-1s", "9000h", "1e300s", "nan s", "10s5",
         ] {
             assert_eq!(text(wrong), None, "{wrong}");
         }
-        assert_eq!(read(Shape::Int(-1)), None);
-        assert_eq!(read(Shape::Float(f64::NAN)), None);
-        assert_eq!(read(Shape::Bool(true)), None);
+        assert_eq!(read(PlanValue::Int(-1)), None);
+        assert_eq!(read(PlanValue::Float(f64::NAN)), None);
+        assert_eq!(read(PlanValue::Bool(true)), None);
     }
 }

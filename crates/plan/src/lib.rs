@@ -1,41 +1,41 @@
 //! Plans: whole tests as data. A plan becomes a generator, without Rust.
 //!
-//! A plan is a tree of nodes. Each node is a table with one word for its kind (an operation, a workload, `phases`, `mix`,
-//! `any`, …) and further words that modify it (`limit`, `delay`, `on`, `faults`, …); the words are those of the combinators of
-//! `seatrial-generator`. Plans are written in TOML, which `seatrial-runner` parses. This crate reads the result, a
+//! A plan is a tree of nodes. Each node is a table with one key for its kind (an operation, a workload, `phases`, `mix`,
+//! `any`, …) and optional keys for its modifiers (`limit`, `delay`, `on`, `faults`, …); the names are those of the combinators
+//! of `seatrial-generator`. Plans are written in TOML, which `seatrial-runner` parses. This crate reads the result, a
 //! [`document`] whose values carry their positions, so that every message names line and column.
 //!
 //! ```text
-//!   TOML ──► Entry ──decode──► Plan ──generator──► Box<dyn Generator>
+//!   TOML ──► PlanEntry ──decode──► Plan ──generator──► Box<dyn Generator>
 //!            (runner)     │      ├─► outline (a tree to print)
 //!                         │      └─► advice (valid, but probably not intended)
 //!                         └─► Problem (path, offset, expected and found)
 //! ```
 //!
 //! ```
-//! use seatrial_plan::document::{Entry, Name, Shape};
+//! use seatrial_plan::document::{EntryName, PlanEntry, PlanValue};
 //! use seatrial_plan::{Plan, Vocabulary};
 //!
 //! // f = "read", limit = 10
-//! let name = |text: &str| Name { at: 0, text: text.into() };
-//! let entry = |shape| Entry { at: 0, shape };
+//! let name = |text: &str| EntryName { at: 0, text: text.into() };
+//! let entry = |value| PlanEntry { at: 0, value };
 //! let table = |last: &str, value| {
-//!     let f = (name("f"), entry(Shape::Text("read".into())));
-//!     entry(Shape::Table(vec![f, (name(last), entry(value))]))
+//!     let f = (name("f"), entry(PlanValue::Text("read".into())));
+//!     entry(PlanValue::Table(vec![f, (name(last), entry(value))]))
 //! };
 //! let vocabulary = Vocabulary { workloads: &["register"], functions: None };
 //!
-//! let plan = Plan::decode(&table("limit", Shape::Int(10)), &vocabulary)?;
+//! let plan = Plan::decode(&table("limit", PlanValue::Int(10)), &vocabulary)?;
 //! assert!(plan.has_own_operations() && plan.fault_kinds().is_empty());
 //!
-//! let problem = Plan::decode(&table("limmit", Shape::Int(10)), &vocabulary).unwrap_err();
+//! let problem = Plan::decode(&table("limmit", PlanValue::Int(10)), &vocabulary).unwrap_err();
 //! assert!(problem.to_string().contains("limmit"));
 //! # Ok::<(), seatrial_plan::Problem>(())
 //! ```
 //!
 //! Files in reading order: `document.rs` and `fields.rs` (typed access with positions), `node.rs`, `value.rs`, `fault.rs` and
 //! `options.rs` (the tree, decoded), `build.rs` (the tree as a generator), `outline.rs`, `advice.rs`. `docs/guide/plans.md`
-//! explains every word.
+//! explains every key.
 //!
 //! What is absent: this crate opens no file, parses no text and runs nothing. It knows a system under test only by its
 //! [`Vocabulary`].
@@ -51,10 +51,10 @@ mod outline;
 mod value;
 
 use build::Builder;
-use document::Entry;
+use document::PlanEntry;
 pub use fields::Problem;
 use fields::{Field, Result};
-use node::{Child, Decoder, Kind};
+use node::{Child, Decoder, NodeKind};
 pub use node::{KINDS, MODIFIERS};
 pub use options::{Located, PlanOptions};
 use seatrial_generator::workload::{Workload, WorkloadOptions};
@@ -81,9 +81,9 @@ pub struct Vocabulary<'v> {
 /// Makes the workload of a name that is in the [`Vocabulary`].
 pub type MakeWorkload = dyn Fn(&str, &Rng, &WorkloadOptions) -> Option<Workload> + Send + Sync;
 
-/// Limits for a whole test.
+/// Limits of a whole test.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Limits {
+pub struct PlanLimits {
     /// Time from the first operation to the end of the test; healing follows.
     pub time: Option<Duration>,
     /// Maximum number of client operations.
@@ -94,7 +94,7 @@ pub struct Limits {
 
 /// The environment of a plan: the system, the clients, and the overrides of the command line.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct PlanEnvironment {
     /// Every random choice is drawn from forks of this.
     pub rng: Rng,
     /// The nodes of the system.
@@ -110,7 +110,7 @@ pub struct Surroundings {
     /// Overrides the order of faults.
     pub order: Option<seatrial_generator::FaultOrder>,
     /// Limits of the whole test.
-    pub limits: Limits,
+    pub limits: PlanLimits,
 }
 
 /// A whole test as data. Cheap to clone.
@@ -123,10 +123,10 @@ pub struct Plan {
 
 impl Plan {
     /// Decodes a plan, or returns the first problem.
-    pub fn decode(document: &Entry, vocabulary: &Vocabulary<'_>) -> Result<Plan> {
+    pub fn decode(document: &PlanEntry, vocabulary: &Vocabulary<'_>) -> Result<Plan> {
         let mut fields = Field::root(document).table("a table")?;
         let description = fields.read("description", |field| {
-            Ok(field.text("text for people")?.to_owned())
+            Ok(field.text("a description as text")?.to_owned())
         })?;
         let options = fields.read("test", PlanOptions::decode)?;
         let mut decoder = Decoder {
@@ -140,7 +140,10 @@ impl Plan {
             options: options.unwrap_or_default(),
             root,
         };
-        let zipf_keys: u64 = plan.operations().map(node::Operation::zipf_keys).sum();
+        let zipf_keys: u64 = plan
+            .operations()
+            .map(node::OperationTemplate::zipf_keys)
+            .sum();
         if zipf_keys > value::KEYS_MAX.cast_unsigned() {
             let most = value::KEYS_MAX;
             let reason = format!(
@@ -177,10 +180,10 @@ impl Plan {
         nodes
     }
 
-    fn operations(&self) -> impl Iterator<Item = &node::Operation> {
+    fn operations(&self) -> impl Iterator<Item = &node::OperationTemplate> {
         let nodes = self.nodes().into_iter();
         nodes.filter_map(|node| match &node.kind {
-            Kind::Operation(operation) => Some(operation),
+            NodeKind::Operation(operation) => Some(operation),
             _ => None,
         })
     }
@@ -189,7 +192,7 @@ impl Plan {
     pub fn workloads(&self) -> Vec<&'static str> {
         let mut names: Vec<&'static str> = Vec::new();
         for node in self.nodes() {
-            if let Kind::Workload(name, _) | Kind::LastOf(name, _) = &node.kind
+            if let NodeKind::Workload(name, _) | NodeKind::LastOf(name, _) = &node.kind
                 && !names.contains(name)
             {
                 names.push(name);
@@ -215,7 +218,7 @@ impl Plan {
             if let Some(faults) = &node.modifiers.faults {
                 kinds.extend(drawn.unwrap_or(&faults.kinds));
             }
-            if let Kind::Fault(fault) = &node.kind {
+            if let NodeKind::Fault(fault) = &node.kind {
                 kinds.push(fault.kind());
             }
         }
@@ -224,13 +227,13 @@ impl Plan {
     }
 
     /// The plan as a generator for all threads. Healing follows if it injects faults.
-    pub fn generator(&self, surroundings: Surroundings) -> Box<dyn Generator> {
-        let kinds = self.kinds(surroundings.kinds.as_deref());
+    pub fn generator(&self, environment: PlanEnvironment) -> Box<dyn Generator> {
+        let kinds = self.kinds(environment.kinds.as_deref());
         let heal = self
             .nodes()
             .iter()
-            .any(|node| matches!(node.kind, Kind::Fault(_) | Kind::Faults));
-        Builder::new(surroundings).plan(&self.root, &kinds, heal)
+            .any(|node| matches!(node.kind, NodeKind::Fault(_) | NodeKind::Faults));
+        Builder::new(environment).plan(&self.root, &kinds, heal)
     }
 
     /// Warnings about what is valid but probably not intended: an endless phase before others, a single operation in a mix.

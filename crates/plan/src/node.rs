@@ -1,9 +1,9 @@
 //! The tree of a plan: kinds of nodes and their modifiers, decoded from a document.
 
-use super::document::Shape;
+use super::document::PlanValue;
 use super::fault::{FaultsDraw, fault, healing};
-use super::fields::{Field, Fields, Problem, Result, unknown};
-use super::value::{Draw, KEYS_MAX, Kind as ValueKind, TXN_LENGTH_MAX, named, range, symbol};
+use super::fields::{Field, Problem, Result, TableReader, unknown};
+use super::value::{Draw, KEYS_MAX, TXN_LENGTH_MAX, ValueType, named, range, symbol};
 use super::{Vocabulary, WEIGHT_MAX};
 use seatrial_generator::workload::WorkloadOptions;
 use seatrial_generator::{KeyDistribution, THREADS_MAX};
@@ -12,13 +12,13 @@ use seatrial_machine::{Fault, FaultKind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Nodes inside nodes.
+/// Maximum depth of the tree.
 pub(super) const DEPTH_MAX: usize = 32;
 
-/// Nodes of one plan.
+/// Maximum number of nodes of a plan.
 pub(super) const NODES_MAX: usize = 10_000;
 
-/// What a node does: each node has exactly one of these words.
+/// The keys of kinds: each node has exactly one of them.
 pub const KINDS: [&str; 21] = [
     "f",
     "workload",
@@ -43,7 +43,7 @@ pub const KINDS: [&str; 21] = [
     "nothing",
 ];
 
-/// What a node may say besides, in the order in which it is put around the node: the first is the innermost.
+/// The keys of modifiers, in the order in which they apply: the first is the innermost.
 pub const MODIFIERS: [&str; 18] = [
     "repeat",
     "cycle",
@@ -68,22 +68,23 @@ pub const MODIFIERS: [&str; 18] = [
 /// One node: a generator as data.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    /// Where it stands, for messages.
+    /// Byte offset in the text.
     pub(super) at: usize,
+    /// Path in the document, for messages.
     pub(super) path: String,
     pub(super) name: Option<String>,
-    pub(super) kind: Kind,
+    pub(super) kind: NodeKind,
     pub(super) modifiers: Modifiers,
-    /// The threads that it runs on without `on`.
-    pub(super) who: Who,
+    /// The threads on which it runs without `on`.
+    pub(super) thread_group: ThreadGroup,
 }
 
 pub(super) type Child = Arc<Node>;
 
-/// What a node does.
+/// The kind of a node.
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
-    Operation(Operation),
+pub(super) enum NodeKind {
+    Operation(OperationTemplate),
     Workload(&'static str, WorkloadOptions),
     LastOf(&'static str, WorkloadOptions),
     Sequence(Vec<Child>),
@@ -95,22 +96,22 @@ pub(super) enum Kind {
     Reserve(Vec<(u32, Child)>, Child),
     EachThread(Child),
     EachProcess(Child),
-    SequentialKeys(Keys, Child),
-    ConcurrentKeys(Keys, u32, Child),
+    SequentialKeys(IndependentKeys, Child),
+    ConcurrentKeys(IndependentKeys, u32, Child),
     CycleTimes(Vec<(Duration, Child)>),
     Sleep(Duration),
     Log(String),
     Fault(Fault),
     Heal(Vec<FaultKind>),
     Of(Child),
-    /// Only the modifier `faults`: breaks and mends without end.
+    /// No key of a kind but the modifier `faults`: drawn faults without an end.
     Faults,
     Nothing,
 }
 
-/// An operation, drawn anew each time.
+/// A template of operations: values are drawn for each operation.
 #[derive(Clone, Debug)]
-pub(super) struct Operation {
+pub(super) struct OperationTemplate {
     pub(super) f: Symbol,
     pub(super) key: Option<Draw>,
     pub(super) value: Option<Draw>,
@@ -119,8 +120,8 @@ pub(super) struct Operation {
     pub(super) at: Option<Duration>,
 }
 
-impl Operation {
-    /// The keys of all zipf distributions in here.
+impl OperationTemplate {
+    /// Total number of keys of the zipf distributions in it.
     pub(super) fn zipf_keys(&self) -> u64 {
         let fields = self.fields.iter().map(|(_, draw)| draw);
         let draws = self.key.iter().chain(&self.value).chain(fields);
@@ -128,20 +129,20 @@ impl Operation {
     }
 }
 
-/// Independent keys.
+/// The keys of independent objects.
 #[derive(Clone, Debug)]
-pub(super) enum Keys {
-    /// From the first number to the last.
+pub(super) enum IndependentKeys {
+    /// From the first number to the last, inclusive.
     Range(i64, i64),
-    /// These.
+    /// Listed keys.
     List(Vec<Key>),
 }
 
 /// The modifiers of a node: combinators around it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Modifiers {
-    pub(super) repeat: Option<Times>,
-    pub(super) cycle: Option<Times>,
+    pub(super) repeat: Option<Repetition>,
+    pub(super) cycle: Option<Repetition>,
     pub(super) f_map: Vec<(Symbol, Symbol)>,
     pub(super) only: Option<Vec<Symbol>>,
     pub(super) except: Option<Vec<Symbol>>,
@@ -153,101 +154,103 @@ pub(super) struct Modifiers {
     pub(super) delay: Option<Duration>,
     pub(super) delay_til: Option<Duration>,
     pub(super) time_limit: Option<Duration>,
-    pub(super) on: Option<On>,
+    pub(super) on: Option<ThreadSelection>,
     pub(super) faults: Option<FaultsDraw>,
     pub(super) synchronize: bool,
 }
 
-/// How often.
+/// How many times a node is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Times {
+pub(super) enum Repetition {
     Endless,
     Count(u64),
 }
 
-/// Which threads.
+/// The value of the modifier `on`.
 #[derive(Clone, Debug)]
-pub(super) enum On {
+pub(super) enum ThreadSelection {
     Clients,
     Nemesis,
-    /// Clients from this number to that.
+    /// Clients by number, from the first to the last, inclusive.
     Threads(u32, u32),
 }
 
-/// On whose threads a node runs.
+/// The threads on which a node runs by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Who {
-    /// Its operations are the clients'.
+pub(super) enum ThreadGroup {
+    /// Clients: its operations are invoked on the system.
     Clients,
-    /// Its operations are faults.
+    /// The nemesis: its operations are faults.
     Nemesis,
-    /// Any free process.
-    Anyone,
-    /// Its parts know.
-    Parts,
+    /// Any free thread.
+    Any,
+    /// Its children run on different threads, each restricted to its own.
+    Mixed,
 }
 
-impl Who {
-    /// Of a node that contains both.
-    const fn and(self, other: Who) -> Who {
+impl ThreadGroup {
+    /// The group of a node with children of both groups.
+    const fn and(self, other: ThreadGroup) -> ThreadGroup {
         match (self, other) {
-            (Who::Anyone, who) | (who, Who::Anyone) => who,
-            (Who::Clients, Who::Clients) => Who::Clients,
-            (Who::Nemesis, Who::Nemesis) => Who::Nemesis,
-            _ => Who::Parts,
+            (ThreadGroup::Any, group) | (group, ThreadGroup::Any) => group,
+            (ThreadGroup::Clients, ThreadGroup::Clients) => ThreadGroup::Clients,
+            (ThreadGroup::Nemesis, ThreadGroup::Nemesis) => ThreadGroup::Nemesis,
+            _ => ThreadGroup::Mixed,
         }
     }
 }
 
-impl Kind {
-    /// The nodes in it.
+impl NodeKind {
+    /// Its child nodes, in the order of the text.
     pub(super) fn children(&self) -> Vec<&Child> {
         match self {
-            Kind::Sequence(nodes)
-            | Kind::Phases(nodes)
-            | Kind::Any(nodes)
-            | Kind::ShortestAny(nodes) => nodes.iter().collect(),
-            Kind::Mix(nodes) => nodes.iter().map(|(_, node)| node).collect(),
-            Kind::FlipFlop(both) => both.iter().collect(),
-            Kind::Reserve(nodes, default) => {
+            NodeKind::Sequence(nodes)
+            | NodeKind::Phases(nodes)
+            | NodeKind::Any(nodes)
+            | NodeKind::ShortestAny(nodes) => nodes.iter().collect(),
+            NodeKind::Mix(nodes) => nodes.iter().map(|(_, node)| node).collect(),
+            NodeKind::FlipFlop(both) => both.iter().collect(),
+            NodeKind::Reserve(nodes, default) => {
                 let ranges = nodes.iter().map(|(_, node)| node);
                 ranges.chain([default]).collect()
             }
-            Kind::CycleTimes(nodes) => nodes.iter().map(|(_, node)| node).collect(),
-            Kind::EachThread(node)
-            | Kind::EachProcess(node)
-            | Kind::SequentialKeys(_, node)
-            | Kind::ConcurrentKeys(_, _, node)
-            | Kind::Of(node) => vec![node],
-            Kind::Operation(_)
-            | Kind::Workload(..)
-            | Kind::LastOf(..)
-            | Kind::Sleep(_)
-            | Kind::Log(_)
-            | Kind::Fault(_)
-            | Kind::Heal(_)
-            | Kind::Faults
-            | Kind::Nothing => Vec::new(),
+            NodeKind::CycleTimes(nodes) => nodes.iter().map(|(_, node)| node).collect(),
+            NodeKind::EachThread(node)
+            | NodeKind::EachProcess(node)
+            | NodeKind::SequentialKeys(_, node)
+            | NodeKind::ConcurrentKeys(_, _, node)
+            | NodeKind::Of(node) => vec![node],
+            NodeKind::Operation(_)
+            | NodeKind::Workload(..)
+            | NodeKind::LastOf(..)
+            | NodeKind::Sleep(_)
+            | NodeKind::Log(_)
+            | NodeKind::Fault(_)
+            | NodeKind::Heal(_)
+            | NodeKind::Faults
+            | NodeKind::Nothing => Vec::new(),
         }
     }
 
-    fn who(&self) -> Who {
+    fn thread_group(&self) -> ThreadGroup {
         match self {
-            Kind::Operation(_)
-            | Kind::Workload(..)
-            | Kind::LastOf(..)
-            | Kind::ConcurrentKeys(..) => Who::Clients,
-            Kind::Fault(_) | Kind::Heal(_) | Kind::Faults => Who::Nemesis,
-            Kind::Sleep(_) | Kind::Log(_) | Kind::Nothing => Who::Anyone,
+            NodeKind::Operation(_)
+            | NodeKind::Workload(..)
+            | NodeKind::LastOf(..)
+            | NodeKind::ConcurrentKeys(..) => ThreadGroup::Clients,
+            NodeKind::Fault(_) | NodeKind::Heal(_) | NodeKind::Faults => ThreadGroup::Nemesis,
+            NodeKind::Sleep(_) | NodeKind::Log(_) | NodeKind::Nothing => ThreadGroup::Any,
             other => {
                 let children = other.children().into_iter();
-                children.fold(Who::Anyone, |who, child| who.and(child.who))
+                children.fold(ThreadGroup::Any, |thread_group, child| {
+                    thread_group.and(child.thread_group)
+                })
             }
         }
     }
 }
 
-/// Reads nodes, counts them, and knows how deep it is.
+/// Decodes nodes, with counts of nodes and depth for the limits.
 pub(super) struct Decoder<'v> {
     pub(super) vocabulary: &'v Vocabulary<'v>,
     pub(super) nodes: usize,
@@ -255,18 +258,18 @@ pub(super) struct Decoder<'v> {
 }
 
 impl Decoder<'_> {
-    /// A node that is a table of its own.
+    /// Decodes a node from its table.
     fn node(&mut self, field: &Field<'_>) -> Result<Child> {
-        let fields = field.table("a node: a table that says what is done")?;
+        let fields = field.table("a node (a table with the key of a kind)")?;
         self.fields(fields)
     }
 
-    /// A node of these words; nothing else may be among them.
-    pub(super) fn fields(&mut self, mut fields: Fields<'_>) -> Result<Child> {
+    /// Decodes a node from the keys of a table; unknown keys are problems.
+    pub(super) fn fields(&mut self, mut fields: TableReader<'_>) -> Result<Child> {
         self.nodes += 1;
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            let problem = format!("nodes lie in nodes more than {DEPTH_MAX} deep");
+            let problem = format!("the plan is nested more than {DEPTH_MAX} nodes deep");
             return Err(fields.field.problem(problem));
         }
         if self.nodes > NODES_MAX {
@@ -276,12 +279,12 @@ impl Decoder<'_> {
         let name = fields.read("name", |field| Ok(field.text("a name")?.to_owned()))?;
         let modifiers = Modifiers::decode(&mut fields)?;
         let kind = self.kind(&mut fields, &modifiers)?;
-        let who = if modifiers.on.is_some()
-            || (modifiers.faults.is_some() && !matches!(kind, Kind::Faults))
+        let thread_group = if modifiers.on.is_some()
+            || (modifiers.faults.is_some() && !matches!(kind, NodeKind::Faults))
         {
-            Who::Parts
+            ThreadGroup::Mixed
         } else {
-            kind.who()
+            kind.thread_group()
         };
         let node = Node {
             at: fields.field.entry.at,
@@ -289,91 +292,100 @@ impl Decoder<'_> {
             name,
             kind,
             modifiers,
-            who,
+            thread_group,
         };
         fields.finish()?;
         self.depth -= 1;
         Ok(Arc::new(node))
     }
 
-    /// What the node does.
-    fn kind(&mut self, fields: &mut Fields<'_>, modifiers: &Modifiers) -> Result<Kind> {
+    /// Decodes the kind of a node: exactly one key of a kind.
+    fn kind(&mut self, fields: &mut TableReader<'_>, modifiers: &Modifiers) -> Result<NodeKind> {
         let mut found = None;
-        for word in KINDS {
-            if let Some(field) = fields.take(word)
-                && let Some((other, _)) = found.replace((word, field))
+        for key in KINDS {
+            if let Some(field) = fields.take(key)
+                && let Some((other, _)) = found.replace((key, field))
             {
                 let problem = format!(
-                    "both `{other}` and `{word}`: a node does one thing; put one into the other"
+                    "both `{other}` and `{key}`: a node has one kind; nest one in the other"
                 );
                 return Err(fields.field.problem(problem));
             }
         }
         match found {
-            Some((word, field)) => self.word(word, &field, fields),
-            None if modifiers.faults.is_some() => Ok(Kind::Faults),
+            Some((key, field)) => self.kind_of(key, &field, fields),
+            None if modifiers.faults.is_some() => Ok(NodeKind::Faults),
             None => {
-                let nothing = || {
-                    let words = KINDS.join(", ");
-                    let problem = format!(
-                        "does not say what is done; one of these words must be there: {words}"
-                    );
+                let missing = || {
+                    let keys = KINDS.join(", ");
+                    let problem =
+                        format!("the node has no kind; it must have one of the keys {keys}");
                     fields.field.problem(problem)
                 };
-                Err(fields.stranger().unwrap_or_else(nothing))
+                Err(fields.unknown_key().unwrap_or_else(missing))
             }
         }
     }
 
-    fn word(&mut self, word: &str, field: &Field<'_>, fields: &mut Fields<'_>) -> Result<Kind> {
-        Ok(match word {
-            "f" => Kind::Operation(self.operation(field, fields)?),
+    fn kind_of(
+        &mut self,
+        key: &str,
+        field: &Field<'_>,
+        fields: &mut TableReader<'_>,
+    ) -> Result<NodeKind> {
+        Ok(match key {
+            "f" => NodeKind::Operation(self.operation(field, fields)?),
             "workload" => {
                 let (name, options) = self.workload(field, fields)?;
-                Kind::Workload(name, options)
+                NodeKind::Workload(name, options)
             }
             "last_of" => {
                 let (name, options) = self.workload(field, fields)?;
-                Kind::LastOf(name, options)
+                NodeKind::LastOf(name, options)
             }
-            "sequence" => Kind::Sequence(self.nodes(field)?),
-            "phases" => Kind::Phases(self.nodes(field)?),
-            "mix" => Kind::Mix(self.mix(field)?),
-            "any" => Kind::Any(self.nodes(field)?),
-            "shortest_any" => Kind::ShortestAny(self.nodes(field)?),
+            "sequence" => NodeKind::Sequence(self.nodes(field)?),
+            "phases" => NodeKind::Phases(self.nodes(field)?),
+            "mix" => NodeKind::Mix(self.mix(field)?),
+            "any" => NodeKind::Any(self.nodes(field)?),
+            "shortest_any" => NodeKind::ShortestAny(self.nodes(field)?),
             "flip_flop" => match &self.nodes(field)?[..] {
-                [first, second] => Kind::FlipFlop([Arc::clone(first), Arc::clone(second)]),
+                [first, second] => NodeKind::FlipFlop([Arc::clone(first), Arc::clone(second)]),
                 _ => return Err(field.wrong("a list of two nodes")),
             },
             "reserve" => {
                 let ranges = self.ranges(field)?;
-                let default = fields.need("default", "the node of all other threads")?;
-                Kind::Reserve(ranges, self.node(&default)?)
+                let default = fields.require("default", "the node of all other threads")?;
+                NodeKind::Reserve(ranges, self.node(&default)?)
             }
-            "each_thread" => Kind::EachThread(self.node(field)?),
-            "each_process" => Kind::EachProcess(self.node(field)?),
-            "sequential_keys" => Kind::SequentialKeys(keys(fields)?, self.node(field)?),
+            "each_thread" => NodeKind::EachThread(self.node(field)?),
+            "each_process" => NodeKind::EachProcess(self.node(field)?),
+            "sequential_keys" => NodeKind::SequentialKeys(keys(fields)?, self.node(field)?),
             "concurrent_keys" => {
                 let keys = keys(fields)?;
-                let threads = fields.need("threads_per_key", "how many threads share a key")?;
-                Kind::ConcurrentKeys(keys, threads_of(&threads)?, self.node(field)?)
+                let threads =
+                    fields.require("threads_per_key", "the number of threads that share a key")?;
+                NodeKind::ConcurrentKeys(keys, threads_of(&threads)?, self.node(field)?)
             }
-            "cycle_times" => Kind::CycleTimes(self.turns(field)?),
-            "sleep" => Kind::Sleep(field.duration()?),
-            "log" => Kind::Log(field.text("a message")?.to_owned()),
-            "fault" => Kind::Fault(fault(field, fields)?),
-            "heal" => Kind::Heal(healing(field)?),
-            "of" => Kind::Of(self.node(field)?),
+            "cycle_times" => NodeKind::CycleTimes(self.turns(field)?),
+            "sleep" => NodeKind::Sleep(field.duration()?),
+            "log" => NodeKind::Log(field.text("a message")?.to_owned()),
+            "fault" => NodeKind::Fault(fault(field, fields)?),
+            "heal" => NodeKind::Heal(healing(field)?),
+            "of" => NodeKind::Of(self.node(field)?),
             _ => {
                 if !field.flag()? {
                     return Err(field.wrong("true"));
                 }
-                Kind::Nothing
+                NodeKind::Nothing
             }
         })
     }
 
-    fn operation(&self, field: &Field<'_>, fields: &mut Fields<'_>) -> Result<Operation> {
+    fn operation(
+        &self,
+        field: &Field<'_>,
+        fields: &mut TableReader<'_>,
+    ) -> Result<OperationTemplate> {
         let f = symbol(field)?;
         if let Some(known) = self.vocabulary.functions
             && !known.contains(&f.as_str())
@@ -383,16 +395,17 @@ impl Decoder<'_> {
         let extras = fields.read("fields", |field| {
             let table = field.table("a table of names and values")?;
             let extra = |(name, field): (&str, Field<'_>)| {
-                let name = named(name)
-                    .ok_or_else(|| field.problem("this cannot be the name of a field"))?;
-                Ok((name, Draw::decode(&field, ValueKind::Any)?))
+                let name = named(name).ok_or_else(|| {
+                    field.problem("must be a name of 1 to 256 bytes that does not begin with @")
+                })?;
+                Ok((name, Draw::decode(&field, ValueType::Any)?))
             };
-            table.free().map(extra).collect::<Result<Vec<_>>>()
+            table.entries().map(extra).collect::<Result<Vec<_>>>()
         })?;
-        Ok(Operation {
+        Ok(OperationTemplate {
             f,
-            key: fields.read("key", |field| Draw::decode(field, ValueKind::Key))?,
-            value: fields.read("value", |field| Draw::decode(field, ValueKind::Any))?,
+            key: fields.read("key", |field| Draw::decode(field, ValueType::Key))?,
+            value: fields.read("value", |field| Draw::decode(field, ValueType::Any))?,
             fields: extras.unwrap_or_default(),
             process: fields.read("process", Field::count)?,
             at: fields.read("at", Field::duration)?,
@@ -403,7 +416,7 @@ impl Decoder<'_> {
     fn workload(
         &self,
         field: &Field<'_>,
-        fields: &mut Fields<'_>,
+        fields: &mut TableReader<'_>,
     ) -> Result<(&'static str, WorkloadOptions)> {
         let name = field.one_of("workload", self.vocabulary.workloads)?;
         let keys = fields.read("keys", |field| field.whole(1..=KEYS_MAX))?;
@@ -429,43 +442,45 @@ impl Decoder<'_> {
         items.iter().map(|item| self.node(item)).collect()
     }
 
-    /// A list of nodes that say something more.
-    fn more<T>(
+    /// A list of nodes, each with a further key that `read_key` reads.
+    fn nodes_with<T>(
         &mut self,
         field: &Field<'_>,
-        more: impl Fn(&mut Fields<'_>) -> Result<T>,
+        read_key: impl Fn(&mut TableReader<'_>) -> Result<T>,
     ) -> Result<Vec<(T, Child)>> {
         let items = field.items("a list of nodes")?;
         let read = |item: &Field<'_>| {
-            let mut fields = item.table("a node: a table that says what is done")?;
-            let more = more(&mut fields)?;
-            Ok((more, self.fields(fields)?))
+            let mut fields = item.table("a node (a table with the key of a kind)")?;
+            let extra = read_key(&mut fields)?;
+            Ok((extra, self.fields(fields)?))
         };
         items.iter().map(read).collect()
     }
 
     fn mix(&mut self, field: &Field<'_>) -> Result<Vec<(u64, Child)>> {
-        self.more(field, |fields| {
+        self.nodes_with(field, |fields| {
             let weight = fields.read("weight", |field| field.whole(1..=WEIGHT_MAX))?;
             Ok(weight.map_or(1, i64::cast_unsigned))
         })
     }
 
     fn ranges(&mut self, field: &Field<'_>) -> Result<Vec<(u32, Child)>> {
-        self.more(field, |fields| {
-            threads_of(&fields.need("threads", "how many threads are reserved")?)
+        self.nodes_with(field, |fields| {
+            threads_of(&fields.require("threads", "the number of reserved threads")?)
         })
     }
 
     fn turns(&mut self, field: &Field<'_>) -> Result<Vec<(Duration, Child)>> {
-        self.more(field, |fields| {
-            fields.need("for", "how long its turn is")?.interval()
+        self.nodes_with(field, |fields| {
+            fields
+                .require("for", "the duration of its turn")?
+                .interval()
         })
     }
 }
 
 impl Modifiers {
-    fn decode(fields: &mut Fields<'_>) -> Result<Modifiers> {
+    fn decode(fields: &mut TableReader<'_>) -> Result<Modifiers> {
         let limit = fields.read("limit", Field::count)?;
         let once = fields.read("once", Field::flag)?.unwrap_or(false);
         if once && limit.is_some() {
@@ -508,7 +523,7 @@ pub(super) fn interval_of_rate(field: &Field<'_>) -> Result<Duration> {
     ))
 }
 
-/// How often which key is used.
+/// A distribution of keys.
 fn distribution(field: &Field<'_>) -> Result<KeyDistribution> {
     const EXPECTED: &str =
         "uniform, zipf, zipf:SKEW (such as zipf:0.99, from 0.01 to 10), or exponential";
@@ -516,12 +531,12 @@ fn distribution(field: &Field<'_>) -> Result<KeyDistribution> {
     KeyDistribution::by_name(name).ok_or_else(|| field.wrong(EXPECTED))
 }
 
-/// `true` for ever, `false` not at all, or a count.
-fn times(field: &Field<'_>) -> Result<Option<Times>> {
-    match field.entry.shape {
-        Shape::Bool(flag) => Ok(flag.then_some(Times::Endless)),
-        Shape::Int(count) if count >= 0 => Ok(Some(Times::Count(count.cast_unsigned()))),
-        _ => Err(field.wrong("true (for ever) or how often, a whole number, 0 or greater")),
+/// `true`: endless; `false`: the modifier is absent; or a count.
+fn times(field: &Field<'_>) -> Result<Option<Repetition>> {
+    match field.entry.value {
+        PlanValue::Bool(flag) => Ok(flag.then_some(Repetition::Endless)),
+        PlanValue::Int(count) if count >= 0 => Ok(Some(Repetition::Count(count.cast_unsigned()))),
+        _ => Err(field.wrong("true (endless) or a whole number, 0 or greater")),
     }
 }
 
@@ -529,15 +544,16 @@ fn threads_of(field: &Field<'_>) -> Result<u32> {
     Ok(field.whole(1..=i64::from(THREADS_MAX))? as u32)
 }
 
-/// Old and new names.
+/// A table of old and new names.
 fn names(field: &Field<'_>) -> Result<Vec<(Symbol, Symbol)>> {
     let table = field.table("a table of old and new names")?;
     let pair = |(old, field): (&str, Field<'_>)| {
-        let old =
-            named(old).ok_or_else(|| field.problem("this cannot be the name of an operation"))?;
+        let old = named(old).ok_or_else(|| {
+            field.problem("must be a name of 1 to 256 bytes that does not begin with @")
+        })?;
         Ok((old, symbol(&field)?))
     };
-    table.free().map(pair).collect()
+    table.entries().map(pair).collect()
 }
 
 fn symbols(field: &Field<'_>) -> Result<Vec<Symbol>> {
@@ -545,17 +561,17 @@ fn symbols(field: &Field<'_>) -> Result<Vec<Symbol>> {
     items.iter().map(symbol).collect()
 }
 
-fn on(field: &Field<'_>) -> Result<On> {
-    if let Shape::Text(_) = field.entry.shape {
+fn on(field: &Field<'_>) -> Result<ThreadSelection> {
+    if let PlanValue::Text(_) = field.entry.value {
         let word = field.one_of("group of threads", &["clients", "nemesis"])?;
         return Ok(if word == "clients" {
-            On::Clients
+            ThreadSelection::Clients
         } else {
-            On::Nemesis
+            ThreadSelection::Nemesis
         });
     }
     match range(field, 0..=i64::from(THREADS_MAX) - 1) {
-        Ok((first, last)) => Ok(On::Threads(first as u32, last as u32)),
+        Ok((first, last)) => Ok(ThreadSelection::Threads(first as u32, last as u32)),
         Err(Problem { at, path, .. }) => {
             let most = THREADS_MAX - 1;
             let expected = format!(
@@ -567,31 +583,33 @@ fn on(field: &Field<'_>) -> Result<On> {
     }
 }
 
-/// Most keys that may be listed by a count.
-fn keys(fields: &mut Fields<'_>) -> Result<Keys> {
-    const EXPECTED: &str = "how many keys (a whole number), the first and the last ({ from = 10, to = 19 }), \
+/// The keys of independent objects; default: all numbers from 0.
+fn keys(fields: &mut TableReader<'_>) -> Result<IndependentKeys> {
+    const EXPECTED: &str = "a number of keys, the first and the last key ({ from = 10, to = 19 }), \
 or a list of whole numbers and texts";
     let Some(field) = fields.take("keys") else {
-        return Ok(Keys::Range(0, i64::MAX));
+        return Ok(IndependentKeys::Range(0, i64::MAX));
     };
-    match &field.entry.shape {
-        Shape::Int(_) => Ok(Keys::Range(0, field.whole(0..=i64::MAX)? - 1)),
-        Shape::Table(_) => {
+    match &field.entry.value {
+        PlanValue::Int(_) => Ok(IndependentKeys::Range(0, field.whole(0..=i64::MAX)? - 1)),
+        PlanValue::Table(_) => {
             let mut table = field.table(EXPECTED)?;
             let whole = |field: &Field<'_>| field.whole(i64::MIN..=i64::MAX);
             let from = table.read("from", whole)?.unwrap_or(0);
             let to = table.read("to", whole)?.unwrap_or(i64::MAX);
             table.finish()?;
-            Ok(Keys::Range(from, to))
+            Ok(IndependentKeys::Range(from, to))
         }
         _ => {
             let items = field.items(EXPECTED)?;
-            let key = |item: &Field<'_>| match &item.entry.shape {
-                Shape::Int(number) => Ok(Key::Int(*number)),
-                Shape::Text(text) => Ok(Key::Text(text.as_str().into())),
+            let key = |item: &Field<'_>| match &item.entry.value {
+                PlanValue::Int(number) => Ok(Key::Int(*number)),
+                PlanValue::Text(text) => Ok(Key::Text(text.as_str().into())),
                 _ => Err(item.wrong("a key: a whole number or text")),
             };
-            Ok(Keys::List(items.iter().map(key).collect::<Result<_>>()?))
+            Ok(IndependentKeys::List(
+                items.iter().map(key).collect::<Result<_>>()?,
+            ))
         }
     }
 }

@@ -1,11 +1,13 @@
-//! A plan as a tree, for people.
+//! The outline of a plan: a tree of titles.
 
-use super::node::{Child, Keys, Kind, Modifiers, On, Operation, Times};
+use super::node::{
+    Child, IndependentKeys, Modifiers, NodeKind, OperationTemplate, Repetition, ThreadSelection,
+};
 use seatrial_generator::workload::WorkloadOptions;
 use seatrial_generator::{Tree, fault_value};
 use std::fmt::Write as _;
 
-/// A node and those in it.
+/// The outline of a node and its descendants.
 pub(super) fn outline(node: &Child) -> Tree {
     let mut name = String::new();
     if let Some(given) = &node.name {
@@ -18,15 +20,15 @@ pub(super) fn outline(node: &Child) -> Tree {
         name.push_str(&note);
     }
     let notes: Vec<String> = match &node.kind {
-        Kind::Mix(nodes) => nodes
+        NodeKind::Mix(nodes) => nodes
             .iter()
             .map(|(weight, _)| format!("{weight} × "))
             .collect(),
-        Kind::Reserve(ranges, _) => {
+        NodeKind::Reserve(ranges, _) => {
             let threads = ranges.iter().map(|(count, _)| format!("{count} threads: "));
-            threads.chain(["the others: ".to_owned()]).collect()
+            threads.chain(["other threads: ".to_owned()]).collect()
         }
-        Kind::CycleTimes(turns) => turns
+        NodeKind::CycleTimes(turns) => turns
             .iter()
             .map(|(duration, _)| format!("for {duration:?}: "))
             .collect(),
@@ -39,41 +41,43 @@ pub(super) fn outline(node: &Child) -> Tree {
     Tree { name, children }
 }
 
-fn title(kind: &Kind) -> String {
+fn title(kind: &NodeKind) -> String {
     match kind {
-        Kind::Operation(operation) => operation_title(operation),
-        Kind::Workload(name, options) => format!("workload {name}{}", wishes(options)),
-        Kind::LastOf(name, _) => format!("the last operations of workload {name}"),
-        Kind::Sequence(_) => "sequence".into(),
-        Kind::Phases(_) => "phases".into(),
-        Kind::Mix(_) => "mix".into(),
-        Kind::Any(_) => "any".into(),
-        Kind::ShortestAny(_) => "any, until one has ended".into(),
-        Kind::FlipFlop(_) => "flip-flop".into(),
-        Kind::Reserve(..) => "reserve".into(),
-        Kind::EachThread(_) => "each thread".into(),
-        Kind::EachProcess(_) => "each process".into(),
-        Kind::SequentialKeys(keys, _) => format!("key after key, {}", keys_title(keys)),
-        Kind::ConcurrentKeys(keys, threads, _) => {
+        NodeKind::Operation(operation) => operation_title(operation),
+        NodeKind::Workload(name, options) => {
+            format!("workload {name}{}", workload_options(options))
+        }
+        NodeKind::LastOf(name, _) => format!("the last operations of workload {name}"),
+        NodeKind::Sequence(_) => "sequence".into(),
+        NodeKind::Phases(_) => "phases".into(),
+        NodeKind::Mix(_) => "mix".into(),
+        NodeKind::Any(_) => "any".into(),
+        NodeKind::ShortestAny(_) => "any, until one has ended".into(),
+        NodeKind::FlipFlop(_) => "flip-flop".into(),
+        NodeKind::Reserve(..) => "reserve".into(),
+        NodeKind::EachThread(_) => "each thread".into(),
+        NodeKind::EachProcess(_) => "each process".into(),
+        NodeKind::SequentialKeys(keys, _) => format!("sequential keys, {}", keys_title(keys)),
+        NodeKind::ConcurrentKeys(keys, threads, _) => {
             format!(
-                "keys side by side, {threads} threads each, {}",
+                "concurrent keys, {threads} threads each, {}",
                 keys_title(keys)
             )
         }
-        Kind::CycleTimes(_) => "turns by the clock".into(),
-        Kind::Sleep(duration) => format!("sleep {duration:?}"),
-        Kind::Log(text) => format!("log {text:?}"),
-        Kind::Fault(fault) => format!("fault {} {}", fault.name(), fault_value(fault)),
-        Kind::Heal(kinds) => format!("heal {}", super::fault::joined(kinds)),
-        Kind::Of(_) => "of".into(),
-        Kind::Faults => "only faults".into(),
-        Kind::Nothing => "nothing".into(),
+        NodeKind::CycleTimes(_) => "cycle of times".into(),
+        NodeKind::Sleep(duration) => format!("sleep {duration:?}"),
+        NodeKind::Log(text) => format!("log {text:?}"),
+        NodeKind::Fault(fault) => format!("fault {} {}", fault.name(), fault_value(fault)),
+        NodeKind::Heal(kinds) => format!("heal {}", super::fault::joined(kinds)),
+        NodeKind::Of(_) => "of".into(),
+        NodeKind::Faults => "faults only".into(),
+        NodeKind::Nothing => "nothing".into(),
     }
 }
 
 /// The options of a workload.
-fn wishes(options: &WorkloadOptions) -> String {
-    let wishes = [
+fn workload_options(options: &WorkloadOptions) -> String {
+    let workload_options = [
         options.key_count.map(|count| format!(", {count} keys")),
         options.distribution.map(|one| format!(", {one}")),
         options
@@ -84,10 +88,10 @@ fn wishes(options: &WorkloadOptions) -> String {
             .as_ref()
             .map(|length| format!(", {} to {} micro-operations", length.start(), length.end())),
     ];
-    wishes.into_iter().flatten().collect()
+    workload_options.into_iter().flatten().collect()
 }
 
-fn operation_title(operation: &Operation) -> String {
+fn operation_title(operation: &OperationTemplate) -> String {
     let mut title = operation.f.to_string();
     if let Some(key) = &operation.key {
         let _ = write!(title, ", key {key}");
@@ -107,18 +111,18 @@ fn operation_title(operation: &Operation) -> String {
     title
 }
 
-fn keys_title(keys: &Keys) -> String {
+fn keys_title(keys: &IndependentKeys) -> String {
     match keys {
-        Keys::Range(from, i64::MAX) => format!("from {from} on"),
-        Keys::Range(from, to) => format!("{from} to {to}"),
-        Keys::List(keys) => format!("{} keys", keys.len()),
+        IndependentKeys::Range(from, i64::MAX) => format!("from {from} on"),
+        IndependentKeys::Range(from, to) => format!("{from} to {to}"),
+        IndependentKeys::List(keys) => format!("{} keys", keys.len()),
     }
 }
 
-fn times(word: &str, times: Times) -> String {
+fn times(word: &str, times: Repetition) -> String {
     match times {
-        Times::Endless => format!("{word} for ever"),
-        Times::Count(count) => format!("{word} {count} times"),
+        Repetition::Endless => format!("{word} endlessly"),
+        Repetition::Count(count) => format!("{word} {count} times"),
     }
 }
 
@@ -131,13 +135,11 @@ fn notes(modifiers: &Modifiers) -> Vec<String> {
     let renamed = modifiers
         .f_map
         .iter()
-        .map(|(old, new)| format!("{old} is called {new}"));
+        .map(|(old, new)| format!("{old} renamed to {new}"));
     let renamed: Vec<String> = renamed.collect();
     let notes = [
         modifiers.repeat.map(|count| times("repeated", count)),
-        modifiers
-            .cycle
-            .map(|count| times("from its beginning", count)),
+        modifiers.cycle.map(|count| times("restarted", count)),
         (!renamed.is_empty()).then(|| renamed.join(", ")),
         modifiers
             .only
@@ -168,9 +170,9 @@ fn notes(modifiers: &Modifiers) -> Vec<String> {
             .time_limit
             .map(|duration| format!("for {duration:?}")),
         modifiers.on.as_ref().map(|on| match on {
-            On::Clients => "on clients".into(),
-            On::Nemesis => "on the nemesis".into(),
-            On::Threads(first, last) => format!("on clients {first} to {last}"),
+            ThreadSelection::Clients => "on clients".into(),
+            ThreadSelection::Nemesis => "on the nemesis".into(),
+            ThreadSelection::Threads(first, last) => format!("on clients {first} to {last}"),
         }),
         modifiers.faults.as_ref().map(|faults| faults.to_string()),
         modifiers

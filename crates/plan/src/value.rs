@@ -1,7 +1,7 @@
-//! Values of operations: fixed ones, and ones that are drawn anew for each operation.
+//! Values of operations: fixed values, and values that are drawn for each operation.
 
 use super::build::Builder;
-use super::document::Shape;
+use super::document::PlanValue;
 use super::fields::{Field, Result};
 use seatrial_generator::KeyDistribution;
 use seatrial_generator::{Places, Skew};
@@ -11,14 +11,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Most keys that a distribution chooses from: its table of weights is kept in memory.
+/// Maximum number of keys of a distribution, whose table of weights is kept in memory.
 pub(super) const KEYS_MAX: i64 = 1_000_000;
 
-/// Most micro-operations of one transaction.
+/// Maximum number of micro-operations of a transaction.
 pub(super) const TXN_LENGTH_MAX: i64 = 1_000;
 
-/// The words of values that are drawn, each with what follows it.
-pub(super) const WORDS: [&str; 10] = [
+/// The keys of drawn values.
+pub(super) const DRAW_KEYS: [&str; 10] = [
     "int",
     "choice",
     "counter",
@@ -31,36 +31,36 @@ pub(super) const WORDS: [&str; 10] = [
     "nil",
 ];
 
-/// How a value is found.
+/// How a value is drawn.
 #[derive(Clone, Debug)]
 pub(super) enum Draw {
-    /// Always the same.
+    /// A constant.
     Fixed(Value),
-    /// A whole number between these, both included.
+    /// A whole number from the first to the second, inclusive, uniformly.
     Int(i64, i64),
-    /// One of these.
+    /// One of several, uniformly.
     Choice(Vec<Draw>),
-    /// 1, 2, 3, …: of one operation's own, or shared by all of the plan that name it.
+    /// 1, 2, 3, …: a counter of this template, or the counter of the plan with this name.
     Counter(Option<String>),
-    /// A number from 0 to below this.
+    /// A number from 0 to below the count, from a distribution.
     Ranked(KeyDistribution, usize),
-    /// All of these, in a list.
+    /// A list with a drawn value for each item.
     List(Vec<Draw>),
-    /// From one number to another.
+    /// A compare-and-set from one number to another.
     Cas(Box<[Draw; 2]>),
     /// A transaction.
-    Txn(Txn),
+    Txn(TxnDraw),
 }
 
-/// How a transaction is found.
+/// How a transaction is drawn.
 #[derive(Clone, Debug)]
-pub(super) struct Txn {
+pub(super) struct TxnDraw {
     mops: Vec<MopDraw>,
     /// Number of micro-operations to draw; `None`: all of them, in order.
     length: Option<(u64, u64)>,
 }
 
-/// How a micro-operation is found.
+/// How a micro-operation is drawn.
 #[derive(Clone, Debug)]
 enum MopDraw {
     Read(Draw),
@@ -68,9 +68,9 @@ enum MopDraw {
     Write(Draw, Draw),
 }
 
-/// What a value must be like.
+/// The required type of a drawn value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueType {
     Any,
     /// A whole number or text.
     Key,
@@ -78,55 +78,55 @@ pub(super) enum Kind {
 }
 
 impl Draw {
-    pub(super) fn decode(field: &Field<'_>, kind: Kind) -> Result<Draw> {
-        let draw = match &field.entry.shape {
-            Shape::Bool(flag) => Draw::Fixed(Value::Bool(*flag)),
-            Shape::Int(number) => Draw::Fixed(Value::Int(*number)),
-            Shape::Float(number) => Draw::Fixed(Value::Float(*number)),
-            Shape::Text(text) => Draw::Fixed(Value::text(text.as_str())),
-            Shape::List(_) => Draw::List(draws(field, Kind::Any)?),
-            Shape::Table(_) => Draw::table(field, kind)?,
+    pub(super) fn decode(field: &Field<'_>, kind: ValueType) -> Result<Draw> {
+        let draw = match &field.entry.value {
+            PlanValue::Bool(flag) => Draw::Fixed(Value::Bool(*flag)),
+            PlanValue::Int(number) => Draw::Fixed(Value::Int(*number)),
+            PlanValue::Float(number) => Draw::Fixed(Value::Float(*number)),
+            PlanValue::Text(text) => Draw::Fixed(Value::text(text.as_str())),
+            PlanValue::List(_) => Draw::List(draws(field, ValueType::Any)?),
+            PlanValue::Table(_) => Draw::table(field, kind)?,
         };
         if draw.is(kind) {
             return Ok(draw);
         }
         Err(field.wrong(match kind {
-            Kind::Int => "a whole number, or a table that draws one: int, choice, counter, uniform, zipf, exponential",
+            ValueType::Int => "a whole number, or a table that draws one: int, choice, counter, uniform, zipf, exponential",
             _ => "a key: a whole number, text, or a table that draws one: int, choice, counter, uniform, zipf, exponential",
         }))
     }
 
-    /// Is every value of this kind?
-    fn is(&self, kind: Kind) -> bool {
+    /// Does it draw only values of this type?
+    fn is(&self, kind: ValueType) -> bool {
         match (kind, self) {
-            (Kind::Any, _)
+            (ValueType::Any, _)
             | (
                 _,
                 Draw::Fixed(Value::Int(_)) | Draw::Int(..) | Draw::Counter(..) | Draw::Ranked(..),
             )
-            | (Kind::Key, Draw::Fixed(Value::Text(_))) => true,
+            | (ValueType::Key, Draw::Fixed(Value::Text(_))) => true,
             (kind, Draw::Choice(draws)) => draws.iter().all(|draw| draw.is(kind)),
             _ => false,
         }
     }
 
-    fn table(field: &Field<'_>, kind: Kind) -> Result<Draw> {
+    fn table(field: &Field<'_>, kind: ValueType) -> Result<Draw> {
         let mut fields = field.table("a value")?;
         let mut found: Option<(&'static str, Draw)> = None;
-        for word in WORDS {
-            let Some(inner) = fields.take(word) else {
+        for key in DRAW_KEYS {
+            let Some(inner) = fields.take(key) else {
                 continue;
             };
-            // What may stand beside it.
-            let more = match word {
+            // An optional second key.
+            let extra = match key {
                 "txn" => fields.take("length"),
                 "zipf" => fields.take("skew"),
                 _ => None,
             };
-            let draw = Draw::word(word, &inner, more.as_ref(), kind)?;
-            if let Some((other, _)) = found.replace((word, draw)) {
+            let draw = Draw::with_key(key, &inner, extra.as_ref(), kind)?;
+            if let Some((other, _)) = found.replace((key, draw)) {
                 return Err(field.problem(format!(
-                    "both `{other}` and `{word}`: a value is drawn in one way"
+                    "both `{other}` and `{key}`: a value has one of them"
                 )));
             }
         }
@@ -134,15 +134,20 @@ impl Draw {
         match found {
             Some((_, draw)) => Ok(draw),
             None => Err(field.problem(format!(
-                "says no value; a table draws one with {}",
-                WORDS.join(", ")
+                "the table has no kind of value; it must have one of the keys {}",
+                DRAW_KEYS.join(", ")
             ))),
         }
     }
 
-    fn word(word: &str, field: &Field<'_>, more: Option<&Field<'_>>, kind: Kind) -> Result<Draw> {
-        const COUNTER: &str = "true (a counter of this operation's own), or the name of a counter that the plan shares";
-        Ok(match word {
+    fn with_key(
+        key: &str,
+        field: &Field<'_>,
+        extra: Option<&Field<'_>>,
+        kind: ValueType,
+    ) -> Result<Draw> {
+        const COUNTER: &str = "true (a counter of this operation), or the name of a shared counter";
+        Ok(match key {
             "int" => {
                 let (low, high) = range(field, i64::MIN..=i64::MAX)?;
                 Draw::Int(low, high)
@@ -154,9 +159,9 @@ impl Draw {
                 }
                 Draw::Choice(draws)
             }
-            "counter" => match &field.entry.shape {
-                Shape::Text(name) => Draw::Counter(Some(name.clone())),
-                Shape::Bool(true) => Draw::Counter(None),
+            "counter" => match &field.entry.value {
+                PlanValue::Text(name) => Draw::Counter(Some(name.clone())),
+                PlanValue::Bool(true) => Draw::Counter(None),
                 _ => return Err(field.wrong(COUNTER)),
             },
             "cas" => {
@@ -164,11 +169,11 @@ impl Draw {
                     return Err(field.wrong("a list of two whole numbers"));
                 };
                 Draw::Cas(Box::new([
-                    Draw::decode(from, Kind::Int)?,
-                    Draw::decode(to, Kind::Int)?,
+                    Draw::decode(from, ValueType::Int)?,
+                    Draw::decode(to, ValueType::Int)?,
                 ]))
             }
-            "txn" => Draw::Txn(Txn::decode(field, more)?),
+            "txn" => Draw::Txn(TxnDraw::decode(field, extra)?),
             "word" => Draw::Fixed(Value::Word(symbol(field)?)),
             "nil" => {
                 if !field.flag()? {
@@ -179,7 +184,7 @@ impl Draw {
             distribution => {
                 let count = field.whole(1..=KEYS_MAX)? as usize;
                 let drawn = match distribution {
-                    "zipf" => KeyDistribution::Zipf(more.map_or(Ok(Skew::ONE), skew)?),
+                    "zipf" => KeyDistribution::Zipf(extra.map_or(Ok(Skew::ONE), skew)?),
                     "exponential" => KeyDistribution::Exponential,
                     _ => KeyDistribution::Uniform,
                 };
@@ -208,7 +213,7 @@ impl Draw {
         }
     }
 
-    /// This with its state.
+    /// The drawer: this with its counters and tables.
     pub(super) fn drawer(&self, builder: &Builder) -> Drawer {
         let all = |draws: &[Draw]| draws.iter().map(|draw| draw.drawer(builder)).collect();
         match self {
@@ -240,15 +245,15 @@ impl Draw {
     }
 }
 
-/// How steep a zipf distribution is.
+/// The exponent of a zipf distribution.
 fn skew(field: &Field<'_>) -> Result<Skew> {
     const EXPECTED: &str = "a number from 0.01 to 10";
     let number = field.positive(10.0).map_err(|_| field.wrong(EXPECTED))?;
     Skew::from_hundredths((number * 100.0).round() as u16).ok_or_else(|| field.wrong(EXPECTED))
 }
 
-/// All values of a list.
-fn draws(field: &Field<'_>, kind: Kind) -> Result<Vec<Draw>> {
+/// The items of a list.
+fn draws(field: &Field<'_>, kind: ValueType) -> Result<Vec<Draw>> {
     let items = field.items("a list of values")?;
     items.iter().map(|item| Draw::decode(item, kind)).collect()
 }
@@ -259,7 +264,7 @@ pub(super) fn range(
     bounds: std::ops::RangeInclusive<i64>,
 ) -> Result<(i64, i64)> {
     const EXPECTED: &str = "a list of two whole numbers, the smaller first";
-    if let Shape::Int(_) = field.entry.shape {
+    if let PlanValue::Int(_) = field.entry.value {
         let number = field.whole(bounds)?;
         return Ok((number, number));
     }
@@ -273,26 +278,26 @@ pub(super) fn range(
     Ok((low, most))
 }
 
-/// A name of operations and of their fields.
+/// A name of an operation or of a field of operations.
 pub(super) fn symbol(field: &Field<'_>) -> Result<Symbol> {
     const EXPECTED: &str = "a name of 1 to 256 bytes that does not begin with @";
     let text = field.text(EXPECTED)?;
     named(text).ok_or_else(|| field.wrong(EXPECTED))
 }
 
-/// The symbol of a name that may be used in plans.
+/// The symbol of a name, if plans may use it.
 pub(super) fn named(text: &str) -> Option<Symbol> {
-    let fit = !text.is_empty() && !text.starts_with('@') && !text.contains(char::is_control);
-    fit.then(|| Symbol::intern(text)).flatten()
+    let is_valid = !text.is_empty() && !text.starts_with('@') && !text.contains(char::is_control);
+    is_valid.then(|| Symbol::intern(text)).flatten()
 }
 
-impl Txn {
-    fn decode(field: &Field<'_>, length: Option<&Field<'_>>) -> Result<Txn> {
+impl TxnDraw {
+    fn decode(field: &Field<'_>, length: Option<&Field<'_>>) -> Result<TxnDraw> {
         const EXPECTED: &str = "a list of micro-operations: [\"r\", key], [\"append\", key, value], [\"w\", key, value]";
         let mops = field.items(EXPECTED)?;
         let mops: Vec<MopDraw> = mops.iter().map(MopDraw::decode).collect::<Result<_>>()?;
         let Some(length) = length else {
-            return Ok(Txn { mops, length: None });
+            return Ok(TxnDraw { mops, length: None });
         };
         if mops.is_empty() {
             return Err(
@@ -301,7 +306,7 @@ impl Txn {
         }
         let (low, high) = range(length, 0..=TXN_LENGTH_MAX)?;
         let length = Some((low.cast_unsigned(), high.cast_unsigned()));
-        Ok(Txn { mops, length })
+        Ok(TxnDraw { mops, length })
     }
 }
 
@@ -314,8 +319,8 @@ impl MopDraw {
             return Err(field.wrong(EXPECTED));
         };
         let f = f.one_of("micro-operation", &["r", "append", "w"])?;
-        let key = |field| Draw::decode(field, Kind::Key);
-        let value = |field| Draw::decode(field, Kind::Int);
+        let key = |field| Draw::decode(field, ValueType::Key);
+        let value = |field| Draw::decode(field, ValueType::Int);
         match (f, rest) {
             ("r", [at]) => Ok(MopDraw::Read(key(at)?)),
             ("append", [at, element]) => Ok(MopDraw::Append(key(at)?, value(element)?)),
@@ -372,12 +377,12 @@ impl Drawer {
         }
     }
 
-    /// The same for numbers.
+    /// Draws a number; 0 if the value is not one.
     fn number(&self, rng: &mut Rng) -> i64 {
         match self {
             Drawer::Int(low, high) => {
                 let spread = high.wrapping_sub(*low).cast_unsigned();
-                // Of all numbers there are, each word is one.
+                // All 2^64 numbers: each random word is one.
                 let drawn = match spread.checked_add(1) {
                     Some(count) => rng.below(count),
                     None => rng.word(),
@@ -390,7 +395,7 @@ impl Drawer {
         }
     }
 
-    /// The same for keys.
+    /// Draws a key.
     pub(super) fn key(&self, rng: &mut Rng) -> Key {
         match self.draw(rng) {
             Value::Text(text) => Key::Text(text),
@@ -418,7 +423,7 @@ impl MopDrawer {
     }
 }
 
-/// As a plan writes it, for people.
+/// The notation of outlines.
 impl fmt::Display for Draw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -441,7 +446,7 @@ impl fmt::Display for Draw {
     }
 }
 
-/// The first few of them.
+/// The first few draws.
 fn joined(draws: &[Draw]) -> String {
     const SHOWN_MAX: usize = 8;
     let mut shown: Vec<String> = draws.iter().take(SHOWN_MAX).map(Draw::to_string).collect();

@@ -1,10 +1,10 @@
-//! Plans as text: TOML to [`Entry`]s, and errors with file, line and column.
+//! Plans as text: TOML to [`PlanEntry`]s, and errors with file, line and column.
 //!
 //! The meaning of a plan belongs to [`seatrial_plan`].
 
 mod toml;
 
-use seatrial_plan::document::{Entry, TEXT_LENGTH_MAX};
+use seatrial_plan::document::{PlanEntry, TEXT_LENGTH_MAX};
 use seatrial_plan::{Plan, Problem, Vocabulary};
 use thiserror::Error;
 
@@ -33,7 +33,7 @@ pub struct PlanError {
 
 impl PlanSource<'_> {
     /// Parses the text as a document.
-    pub fn document(&self) -> Result<Entry, PlanError> {
+    pub fn document(&self) -> Result<PlanEntry, PlanError> {
         if self.text.len() > TEXT_LENGTH_MAX {
             let length = self.text.len();
             return Err(self.error(syntax(

@@ -56,7 +56,7 @@ mod simulation;
 pub use option::{OptionValues, SuiteOption, Verb};
 pub use setup::{Deployment, NodeSetup, Report, Setup};
 pub use simulation::{
-    BootMachine, ClientStep, SimulatedRun, SimulatedSystem, Simulation, Simulator, Timing, Work,
+    BootMachine, ClientStep, SimulatedRun, SimulatedSystem, SimulatedTest, Simulator, Timing, Work,
     simulate,
 };
 

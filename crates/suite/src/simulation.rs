@@ -11,7 +11,7 @@ use seatrial_history::{History, Op, OpType, Value};
 use seatrial_machine::{
     DataFolder, Fault, FaultKind, Input, Machine, NodeId, Output, Rng, Ticket, Time,
 };
-use seatrial_plan::{Limits, Plan, Surroundings};
+use seatrial_plan::{Plan, PlanEnvironment, PlanLimits};
 use seatrial_sim::{Booted, World, WorldOptions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use std::time::Duration;
 
 /// Runs tests of a suite in simulated worlds.
 pub trait Simulator: Send + Sync {
-    /// The kinds of faults that `sim` injects unless others are named.
+    /// The default kinds of faults.
     fn faults(&self) -> &'static [FaultKind];
 
-    /// The workloads that take turns from seed to seed unless one is named.
+    /// The default workloads, in turn from seed to seed.
     fn workloads(&self) -> &'static [&'static str];
 
-    /// Runs one test. The same simulation gives the same run, byte for byte.
-    fn run(&self, simulation: &Simulation) -> Result<SimulatedRun, SuiteError>;
+    /// Runs one test. Equal tests give the same run, byte for byte.
+    fn run(&self, test: &SimulatedTest) -> Result<SimulatedRun, SuiteError>;
 }
 
-/// One simulated test.
+/// The description of one simulated test.
 #[derive(Clone, Debug)]
-pub struct Simulation {
+pub struct SimulatedTest {
     /// The seed of all random choices.
     pub seed: u64,
     /// The workload or plan.
@@ -55,7 +55,7 @@ pub struct Simulation {
 /// The operations of a simulated test.
 #[derive(Clone, Debug)]
 pub enum Work {
-    /// A workload of the suite, with faults beside it.
+    /// A workload of the suite, with concurrent faults.
     Named(&'static str, WorkloadOptions),
     /// A plan, at its own pace.
     Planned {
@@ -170,7 +170,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    fn new(simulation: &Simulation, world: &WorldOptions, rng: &mut Rng) -> Timing {
+    fn new(simulation: &SimulatedTest, world: &WorldOptions, rng: &mut Rng) -> Timing {
         let (network, disk) = (&world.network, &world.disk);
         let latency =
             network.delay_min * 2 + network.delay_spread + disk.sync_min + disk.sync_spread / 2;
@@ -190,7 +190,7 @@ impl Timing {
 /// operations and faults, and returns the history. The same simulation gives the same run, byte for byte.
 pub fn simulate<S: SimulatedSystem>(
     suite: &'static dyn Suite,
-    simulation: &Simulation,
+    simulation: &SimulatedTest,
     system: S,
 ) -> Result<SimulatedRun, SuiteError> {
     let rng = Rng::from_seed(simulation.seed);
@@ -205,7 +205,7 @@ pub fn simulate<S: SimulatedSystem>(
             other_kinds,
             time,
             ..
-        } => plan.generator(Surroundings {
+        } => plan.generator(PlanEnvironment {
             rng: rng.clone(),
             servers: servers.clone(),
             clients: clients.clone(),
@@ -213,7 +213,7 @@ pub fn simulate<S: SimulatedSystem>(
             kinds: other_kinds.then(|| simulation.faults.kinds.clone()),
             interval: None,
             order: simulation.order,
-            limits: Limits {
+            limits: PlanLimits {
                 time: Some(*time),
                 ops: Some(simulation.operations),
                 interval: simulation.operation_interval,
@@ -258,7 +258,7 @@ pub fn simulate<S: SimulatedSystem>(
 /// The phases of a test of a workload, with 2 to 15 faults.
 fn phases(
     suite: &dyn Suite,
-    simulation: &Simulation,
+    simulation: &SimulatedTest,
     workload: &str,
     options: &WorkloadOptions,
     timing: &Timing,

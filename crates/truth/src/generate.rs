@@ -120,7 +120,7 @@ fn simulated(kind: Kind, rng: &mut Rng) -> Case {
         writes: 0.3 + 0.4 * rng.unit(),
         updates: *rng.pick(&[0.0, 0.3, 1.0]),
     };
-    Simulation::new(&shape, rng).run()
+    StoreSimulation::new(&shape, rng).run()
 }
 
 /// A transaction that runs.
@@ -134,7 +134,8 @@ struct Running {
     held: State,
 }
 
-struct Simulation<'a> {
+/// A store that runs the transactions of a case in a random order, and records what their clients see.
+struct StoreSimulation<'a> {
     shape: &'a Shape,
     rng: &'a mut Rng,
     case: Case,
@@ -151,10 +152,10 @@ struct Simulation<'a> {
     pending: Vec<Vec<usize>>,
 }
 
-impl<'a> Simulation<'a> {
-    fn new(shape: &'a Shape, rng: &'a mut Rng) -> Simulation<'a> {
+impl<'a> StoreSimulation<'a> {
+    fn new(shape: &'a Shape, rng: &'a mut Rng) -> StoreSimulation<'a> {
         let clients = shape.clients;
-        Simulation {
+        StoreSimulation {
             shape,
             rng,
             case: Case {

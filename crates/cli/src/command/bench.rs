@@ -11,7 +11,7 @@ use seatrial_generator::workload::WorkloadOptions;
 use seatrial_history::TestFile;
 use seatrial_machine::{FaultKind, Rng};
 use seatrial_runner::{RunFolder, bench_interpreter};
-use seatrial_suite::{OptionValues, Simulation, Work};
+use seatrial_suite::{OptionValues, SimulatedTest, Work};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tempfile::TempDir;
@@ -49,7 +49,7 @@ fn simulation(arguments: &BenchLoadArguments, suites: &Suites) -> Result<Exit> {
             let (mut turns, mut operations) = (0, 0);
             let began = Instant::now();
             for seed in 0..seeds {
-                let simulation = Simulation {
+                let simulation = SimulatedTest {
                     seed,
                     work: Work::Named(
                         workloads[seed as usize % workloads.len()],

@@ -11,7 +11,7 @@ use seatrial_generator::{
 };
 use seatrial_history::{Op, OpType, Value};
 use seatrial_machine::{NodeId, Rng, counted, unknown_name};
-use seatrial_plan::{Limits, PlanOptions, Surroundings};
+use seatrial_plan::{PlanEnvironment, PlanLimits, PlanOptions};
 use seatrial_suite::vocabulary;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -122,7 +122,7 @@ fn show(arguments: &PlanShowArguments) -> Result<Exit> {
         .filter(|latency| *latency < TIME_MAX)
         .with_context(|| format!("--latency takes milliseconds, not {}", arguments.latency))?;
     let rng = Rng::from_seed(arguments.seed.or(options.seed).unwrap_or(1));
-    let generator = file.plan.generator(Surroundings {
+    let generator = file.plan.generator(PlanEnvironment {
         rng: rng.fork("test"),
         servers: (1..=nodes).map(NodeId::server).collect(),
         clients: (0..threads).map(NodeId::client).collect(),
@@ -130,7 +130,7 @@ fn show(arguments: &PlanShowArguments) -> Result<Exit> {
         kinds: None,
         interval: None,
         order: None,
-        limits: Limits {
+        limits: PlanLimits {
             time: Some(options.time.map_or(TIME_MAX, |time| time.min(TIME_MAX))),
             ops: options.ops,
             interval: options.rate.map(|rate| Duration::from_secs_f64(1.0 / rate)),

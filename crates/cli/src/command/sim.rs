@@ -12,8 +12,8 @@ use seatrial_generator::FaultOptions;
 use seatrial_machine::{FaultKind, counted};
 use seatrial_sim::explore;
 use seatrial_suite::{
-    OptionValues, PlantedBug, SimulatedRun as Run, Simulation, Simulator, Suite, Work, known_bug,
-    known_workload, vocabulary,
+    OptionValues, PlantedBug, SimulatedRun as Run, SimulatedTest, Simulator, Suite, Work,
+    known_bug, known_workload, vocabulary,
 };
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
@@ -207,8 +207,8 @@ impl Plan {
         &self.turn(seed).0
     }
 
-    fn simulation(&self, seed: u64) -> Simulation {
-        Simulation {
+    fn simulation(&self, seed: u64) -> SimulatedTest {
+        SimulatedTest {
             seed,
             work: self.work(seed).clone(),
             faults: self.faults.clone(),

@@ -16,7 +16,7 @@ use seatrial_generator::{
     FaultOptions, FaultPackage, Generator, TestPhasesOptions, fault_package, test_phases,
 };
 use seatrial_machine::{FaultKind, NodeId, Rng};
-use seatrial_plan::{Limits, Surroundings};
+use seatrial_plan::{PlanEnvironment, PlanLimits};
 use seatrial_report::{Drawing, Report, html, results_json, text};
 use seatrial_runner::{
     self as runner, Ended, LiveChecks, Observer, Phase, RunFolder, Stop, Test, TestEvidence,
@@ -173,7 +173,7 @@ impl Plan {
 
     /// What the plan in the file says.
     fn planned(&self, file: &PlanFile, rng: &Rng) -> Box<dyn Generator> {
-        file.plan.generator(Surroundings {
+        file.plan.generator(PlanEnvironment {
             rng: rng.clone(),
             servers: (1..=self.nodes).map(NodeId::server).collect(),
             clients: (0..self.concurrency).map(NodeId::client).collect(),
@@ -191,7 +191,7 @@ impl Plan {
                 .fault_schedule
                 .is_some()
                 .then_some(self.faults.order),
-            limits: Limits {
+            limits: PlanLimits {
                 time: self.length,
                 ops: self.ops(),
                 interval: self.rate().map(|rate| Duration::from_secs_f64(1.0 / rate)),

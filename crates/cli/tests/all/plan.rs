@@ -269,8 +269,8 @@ fn a_plan_is_shown_without_a_system() {
     );
     let tree = stdout(&run(0, &["plan", "check", &file]));
     for part in [
-        "   short: phases\n     load: key after key, 0 to 4\n       write, value counter \"writes\"\n",
-        "     mix: mix, every 2.5ms on average, for 3s, faults kill, pause, partition every 400ms\n       70 × read, key uniform of 5, repeated for ever\n",
+        "   short: phases\n     load: sequential keys, 0 to 4\n       write, value counter \"writes\"\n",
+        "     mix: mix, every 2.5ms on average, for 3s, faults kill, pause, partition every 400ms\n       70 × read, key uniform of 5, repeated endlessly\n",
         " test: 6 clients, clients give up after 1s\n checkers: cas-register\n",
     ] {
         assert!(tree.contains(part), "{tree}");
@@ -344,7 +344,7 @@ fn plans_and_options_that_do_not_go_together_are_clear_errors() {
     fs::write(&file, "f = 'read'\nkey = 1\nrepeat = true").unwrap();
     let noted = stdout(&run(0, &["plan", "check", &file]));
     assert!(
-        noted.contains("plan.toml:1:1: the plan has no end"),
+        noted.contains("plan.toml:1:1: the plan never ends"),
         "{noted}"
     );
     fs::write(&file, "workload = 'register'\n[test]\nnodes = 3").unwrap();
@@ -390,7 +390,7 @@ fn plans_and_options_that_do_not_go_together_are_clear_errors() {
     );
     let told = stderr(&run(254, &["plan", "check", "-"]));
     assert!(
-        told.contains("standard input:1:1: does not say what is done"),
+        told.contains("standard input:1:1: the node has no kind"),
         "{told}"
     );
 }

@@ -26,7 +26,7 @@ fn faults_of(kinds: &[FaultKind], concurrency: u32) -> FaultOptions {
 fn run(seed: u64, kinds: &[FaultKind], order: FaultOrder) -> SimulatedRun {
     let mut faults = faults_of(kinds, 4);
     faults.order = order;
-    let simulation = Simulation {
+    let simulation = SimulatedTest {
         seed,
         work: Work::Named(
             ["list-append", "register"][(seed % 2) as usize],
@@ -129,7 +129,7 @@ fn at_the_end_clients_look_at_all_there_is() {
             ..WorkloadOptions::default()
         };
         for seed in 0..10 {
-            let simulation = Simulation {
+            let simulation = SimulatedTest {
                 seed,
                 work: Work::Named(workload, options.clone()),
                 faults: faults_of(&SURVIVED[..3], 6),

@@ -11,7 +11,7 @@ use seatrial_generator::workload::{self, Workload, WorkloadOptions};
 use seatrial_generator::{Generator, Interpreter, InterpreterOptions, SimulatedReply, Simulation};
 use seatrial_history::{Op, OpType};
 use seatrial_machine::{NodeId, Rng, Time};
-use seatrial_plan::{Limits, Plan, Surroundings, Vocabulary};
+use seatrial_plan::{Plan, PlanEnvironment, PlanLimits, Vocabulary};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,8 +38,8 @@ fn root() -> Rng {
     rng().fork("plan")
 }
 
-fn surroundings() -> Surroundings {
-    Surroundings {
+fn environment() -> PlanEnvironment {
+    PlanEnvironment {
         rng: rng(),
         servers: (1..=3).map(NodeId::server).collect(),
         clients: (0..3).map(NodeId::client).collect(),
@@ -47,7 +47,7 @@ fn surroundings() -> Surroundings {
         kinds: None,
         interval: None,
         order: None,
-        limits: Limits::default(),
+        limits: PlanLimits::default(),
     }
 }
 
@@ -57,7 +57,7 @@ fn workload(name: &str, rng: &Rng) -> Workload {
 }
 
 fn built(text: &str) -> Box<dyn Generator> {
-    plan(text).generator(surroundings())
+    plan(text).generator(environment())
 }
 
 /// Three clients and the nemesis. Every third operation of a client fails, every fifth is lost; all take 10 ns.

@@ -4,10 +4,10 @@ use super::syntax;
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
 use seatrial_plan::Problem;
-use seatrial_plan::document::{DEPTH_MAX, Entry, Name, Shape};
+use seatrial_plan::document::{DEPTH_MAX, EntryName, PlanEntry, PlanValue};
 
 /// Parses a text as a document.
-pub(super) fn document(text: &str) -> Result<Entry, Problem> {
+pub(super) fn document(text: &str) -> Result<PlanEntry, Problem> {
     let parsed = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         let lines: Vec<&str> = error.message().lines().collect();
@@ -16,11 +16,11 @@ pub(super) fn document(text: &str) -> Result<Entry, Problem> {
     table(parsed.get_ref(), 0, 0)
 }
 
-fn table(fields: &DeTable<'_>, at: usize, depth: usize) -> Result<Entry, Problem> {
+fn table(fields: &DeTable<'_>, at: usize, depth: usize) -> Result<PlanEntry, Problem> {
     deep(at, depth)?;
     let mut entries = Vec::with_capacity(fields.len());
     for (name, value) in fields {
-        let name = Name {
+        let name = EntryName {
             at: name.span().start,
             text: name.get_ref().to_string(),
         };
@@ -28,9 +28,9 @@ fn table(fields: &DeTable<'_>, at: usize, depth: usize) -> Result<Entry, Problem
     }
     // The parser returns entries sorted by name; a plan is read in the order of its text.
     entries.sort_by_key(|(name, _)| name.at);
-    Ok(Entry {
+    Ok(PlanEntry {
         at,
-        shape: Shape::Table(entries),
+        value: PlanValue::Table(entries),
     })
 }
 
@@ -38,20 +38,20 @@ fn deep(at: usize, depth: usize) -> Result<(), Problem> {
     if depth > DEPTH_MAX {
         return Err(syntax(
             at,
-            format!("more than {DEPTH_MAX} lists and tables inside of each other"),
+            format!("lists and tables are nested more than {DEPTH_MAX} deep"),
         ));
     }
     Ok(())
 }
 
-fn entry(value: &Spanned<DeValue<'_>>, depth: usize) -> Result<Entry, Problem> {
+fn entry(value: &Spanned<DeValue<'_>>, depth: usize) -> Result<PlanEntry, Problem> {
     let at = value.span().start;
-    let shape = match value.get_ref() {
-        DeValue::String(text) => Shape::Text(text.to_string()),
-        DeValue::Boolean(flag) => Shape::Bool(*flag),
+    let value = match value.get_ref() {
+        DeValue::String(text) => PlanValue::Text(text.to_string()),
+        DeValue::Boolean(flag) => PlanValue::Bool(*flag),
         DeValue::Integer(number) => {
             let whole = i64::from_str_radix(number.as_str(), number.radix());
-            Shape::Int(whole.map_err(|_| {
+            PlanValue::Int(whole.map_err(|_| {
                 syntax(
                     at,
                     "a whole number must be from -9223372036854775808 to 9223372036854775807",
@@ -60,20 +60,17 @@ fn entry(value: &Spanned<DeValue<'_>>, depth: usize) -> Result<Entry, Problem> {
         }
         DeValue::Float(number) => {
             let float: Option<f64> = number.as_str().parse().ok();
-            Shape::Float(float.ok_or_else(|| syntax(at, "this is not a number"))?)
+            PlanValue::Float(float.ok_or_else(|| syntax(at, "invalid number"))?)
         }
         DeValue::Datetime(_) => {
-            return Err(syntax(
-                at,
-                "a plan has no use for dates; text stands in quotes",
-            ));
+            return Err(syntax(at, "dates are not supported; put text in quotes"));
         }
         DeValue::Array(items) => {
             deep(at, depth)?;
             let items = items.iter().map(|item| entry(item, depth + 1));
-            Shape::List(items.collect::<Result<_, _>>()?)
+            PlanValue::List(items.collect::<Result<_, _>>()?)
         }
         DeValue::Table(fields) => return table(fields, at, depth),
     };
-    Ok(Entry { at, shape })
+    Ok(PlanEntry { at, value })
 }

@@ -1,6 +1,6 @@
 //! Fuzzed plans: no panic, no hang, no memory for claimed sizes; and an accepted plan can be executed.
 
-use super::{read, surroundings};
+use super::{environment, read};
 use seatrial_generator::{Generator, Interpreter, InterpreterOptions, SimulatedReply, Simulation};
 use seatrial_history::{Op, OpType};
 use seatrial_machine::{Rng, Time};
@@ -128,7 +128,7 @@ fn carry_out(text: &str) -> bool {
         }
         Ok(plan) => {
             // Few operations: pauses of nothing give very many.
-            let generator = plan.generator(surroundings()).limit(300);
+            let generator = plan.generator(environment()).limit(300);
             let options = InterpreterOptions::new(3, Rng::from_seed(1));
             let client = |op: &Op| {
                 SimulatedReply::After(Duration::from_millis(1), OpType::Ok, op.value.clone())

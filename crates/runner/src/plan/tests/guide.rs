@@ -1,6 +1,6 @@
 //! The guide matches the program: its plans run, its messages are the real ones, its tables are complete.
 
-use super::{plan, schedule, surroundings};
+use super::{environment, plan, schedule};
 use crate::plan::PlanSource;
 use seatrial_generator::Generator;
 use seatrial_machine::FaultInfo;
@@ -26,7 +26,7 @@ fn its_plans_run() {
             _ => continue,
         };
         count += 1;
-        let lines = schedule(planned.generator(surroundings()).limit(200));
+        let lines = schedule(planned.generator(environment()).limit(200));
         assert!(lines.len() > 40, "{text}\n{lines:#?}");
     }
     assert!(count >= 3);

@@ -47,22 +47,22 @@ fn words_that_are_not_known() {
             "fault = 'cut'\nlinsk = []",
         ],
         expect![[r#"
-            plan:1:1: there is no word "seqeunce" here; did you mean "sequence"?
-            plan:2:1: there is no word "limt" here; did you mean "limit"?
-            plan:4:19: phases[1].mix[0]: there is no word "wieght" here; did you mean "weight"?
-            plan:2:1: there is no word "weight" here
-            plan:1:1: there is no word "frobnicate" here
-            plan:1:12: workload: there is no workload "regster" here; did you mean "register"?
-            plan:3:1: test: there is no word "modle" here; did you mean "model"?
-            plan:2:11: faults[0]: there is no kind of faults "kil" here; did you mean "kill"?
-            plan:2:11: faults[0]: there is no kind of faults "kil" here; did you mean "kill"?
+            plan:1:1: unknown key "seqeunce"; did you mean "sequence"?
+            plan:2:1: unknown key "limt"; did you mean "limit"?
+            plan:4:19: phases[1].mix[0]: unknown key "wieght"; did you mean "weight"?
+            plan:2:1: unknown key "weight"
+            plan:1:1: unknown key "frobnicate"
+            plan:1:12: workload: unknown workload "regster"; did you mean "register"?
+            plan:3:1: test: unknown key "modle"; did you mean "model"?
+            plan:2:11: faults[0]: unknown kind of faults "kil"; did you mean "kill"?
+            plan:2:11: faults[0]: unknown kind of faults "kil"; did you mean "kill"?
             plan:2:11: faults[0]: fault kill has no target "bridge" (available: one, minority, minority-third, majority, primaries, all, random)
-            plan:2:41: faults.schedule: there is no fault schedule "intervals" here; did you mean "interval"?
-            plan:1:9: heal[0]: what is mended has no target
-            plan:2:6: on: there is no group of threads "client" here; did you mean "clients"?
-            plan:2:11: value: there is no word "zpif" here; did you mean "zipf"?
-            plan:2:37: value.txn[1][0]: there is no micro-operation "read" here; known are r, append, w
-            plan:1:1: `links` is missing: which links, each ["from", "to"]
+            plan:2:41: faults.schedule: unknown fault schedule "intervals"; did you mean "interval"?
+            plan:1:9: heal[0]: must be a kind of faults without targets: `heal` ends all faults of a kind
+            plan:2:6: on: unknown group of threads "client"; did you mean "clients"?
+            plan:2:11: value: unknown key "zpif"; did you mean "zipf"?
+            plan:2:37: value.txn[1][0]: unknown micro-operation "read" (available: r, append, w)
+            plan:1:1: missing key `links`: a list of links such as ["n1", "n2"]
         "#]],
     );
 }
@@ -104,15 +104,15 @@ fn values_that_do_not_fit() {
             "f = 'a'\nvalue = 1979-05-27",
         ],
         expect![[r#"
-            plan:1:1: does not say what is done; one of these words must be there: f, workload, last_of, sequence, phases, mix, any, shortest_any, flip_flop, reserve, each_thread, each_process, sequential_keys, concurrent_keys, cycle_times, sleep, log, fault, heal, of, nothing
-            plan:1:1: does not say what is done; one of these words must be there: f, workload, last_of, sequence, phases, mix, any, shortest_any, flip_flop, reserve, each_thread, each_process, sequential_keys, concurrent_keys, cycle_times, sleep, log, fault, heal, of, nothing
+            plan:1:1: the node has no kind; it must have one of the keys f, workload, last_of, sequence, phases, mix, any, shortest_any, flip_flop, reserve, each_thread, each_process, sequential_keys, concurrent_keys, cycle_times, sleep, log, fault, heal, of, nothing
+            plan:1:1: the node has no kind; it must have one of the keys f, workload, last_of, sequence, phases, mix, any, shortest_any, flip_flop, reserve, each_thread, each_process, sequential_keys, concurrent_keys, cycle_times, sleep, log, fault, heal, of, nothing
             plan:1:5: f: must be a name of 1 to 256 bytes that does not begin with @, not 3
             plan:1:5: f: must be a name of 1 to 256 bytes that does not begin with @, not "@sleep"
             plan:1:5: f: must be a name of 1 to 256 bytes that does not begin with @, not ""
             plan:2:9: limit: must be a whole number, 0 or greater, not -1
             plan:2:9: limit: must be a whole number, 0 or greater, not 1.5
             plan:2:9: a whole number must be from -9223372036854775808 to 9223372036854775807
-            plan:2:10: repeat: must be true (for ever) or how often, a whole number, 0 or greater, not "yes"
+            plan:2:10: repeat: must be true (endless) or a whole number, 0 or greater, not "yes"
             plan:2:8: rate: must be a number above 0 and up to 1000000000, not 0
             plan:1:1: both `rate` and `stagger`: a rate of 100 is a stagger of 10ms
             plan:1:1: both `limit` and `once`
@@ -125,16 +125,16 @@ fn values_that_do_not_fit() {
             plan:2:22: key.choice[1]: must be a key: a whole number, text, or a table that draws one: int, choice, counter, uniform, zipf, exponential, not true
             plan:2:17: value.int: must be a list of two whole numbers, the smaller first, not [4, 0]
             plan:2:20: value.choice: must be a list of at least one value, not an empty list
-            plan:2:21: value.counter: must be true (a counter of this operation's own), or the name of a counter that the plan shares, not 7
+            plan:2:21: value.counter: must be true (a counter of this operation), or the name of a shared counter, not 7
             plan:2:18: value.zipf: must be a whole number from 1 to 1000000, not 0
             plan:2:18: value.zipf: must be a whole number from 1 to 1000000, not 1000000000000
-            plan:2:9: value: both `int` and `counter`: a value is drawn in one way
+            plan:2:9: value: both `int` and `counter`: a value has one of them
             plan:2:21: value.cas[1]: must be a whole number, or a table that draws one: int, choice, counter, uniform, zipf, exponential, not "x"
             plan:2:18: value.txn[0]: must be a micro-operation: ["r", key], ["append", key, value] or ["w", key, value], not a list
             plan:2:17: value.txn: must be a list of at least one micro-operation when a length is given, not an empty list
             plan:2:42: value.length[1]: must be a whole number from 0 to 1000, not 1000000000
-            plan:2:9: value: says no value; a table draws one with int, choice, counter, uniform, zipf, exponential, cas, txn, word, nil
-            plan:2:9: a plan has no use for dates; text stands in quotes
+            plan:2:9: value: the table has no kind of value; it must have one of the keys int, choice, counter, uniform, zipf, exponential, cas, txn, word, nil
+            plan:2:9: dates are not supported; put text in quotes
         "#]],
     );
 }
@@ -181,32 +181,32 @@ fn nodes_that_make_no_sense() {
             "mix = [{ f = 'a', value = { zipf = 600_000 } }, { f = 'b', key = { zipf = 600_000 } }]",
         ],
         expect![[r#"
-            plan:1:1: both `f` and `mix`: a node does one thing; put one into the other
+            plan:1:1: both `f` and `mix`: a node has one kind; nest one in the other
             plan:1:12: sequence: must be a list of nodes, not a table
-            plan:1:26: sequence[1]: must be a node: a table that says what is done, not "b"
+            plan:1:26: sequence[1]: must be a node (a table with the key of a kind), not "b"
             plan:1:13: flip_flop: must be a list of two nodes, not a list
             plan:1:28: mix[0].weight: must be a whole number from 1 to 1000000000, not 0
             plan:1:28: mix[0].weight: must be a whole number from 1 to 1000000000, not -3
-            plan:1:1: `default` is missing: the node of all other threads
-            plan:1:12: reserve[0]: `threads` is missing: how many threads are reserved
+            plan:1:1: missing key `default`: the node of all other threads
+            plan:1:12: reserve[0]: missing key `threads`: the number of reserved threads
             plan:1:24: reserve[0].threads: must be a whole number from 1 to 10000, not 100000
-            plan:1:1: `threads_per_key` is missing: how many threads share a key
+            plan:1:1: missing key `threads_per_key`: the number of threads that share a key
             plan:2:19: threads_per_key: must be a whole number from 1 to 10000, not 0
-            plan:2:8: keys: must be how many keys (a whole number), the first and the last ({ from = 10, to = 19 }), or a list of whole numbers and texts, not "all"
+            plan:2:8: keys: must be a number of keys, the first and the last key ({ from = 10, to = 19 }), or a list of whole numbers and texts, not "all"
             plan:2:9: keys[0]: must be a key: a whole number or text, not 1.5
-            plan:1:16: cycle_times[0]: `for` is missing: how long its turn is
+            plan:1:16: cycle_times[0]: missing key `for`: the duration of its turn
             plan:1:33: cycle_times[0].for: must be a time above 0, not 0
             plan:1:11: nothing: must be true, not false
-            plan:1:10: faults: `kinds` is missing: what is broken
-            plan:1:19: faults[1]: "kill" is there twice
-            plan:2:41: faults.recovery: goes with `for`: how long clients go on after the faults have ended
+            plan:1:10: faults: missing key `kinds`: a list of kinds of faults
+            plan:1:19: faults[1]: duplicate kind of faults "kill"
+            plan:2:41: faults.recovery: requires `for`: recovery is the time for which the node continues after the end of the faults
             plan:2:41: faults.targets[0]: must be a node such as "n1", or a client such as "c0", not "n0"
             plan:2:41: faults.targets[0]: must be a node such as "n1", not "c1"
-            plan:1:1: `node` is missing: which node
+            plan:1:1: missing key `node`: a node such as "n1"
             plan:2:8: node: must be a node such as "n1", or a client such as "c0", not "n99999999999"
             plan:2:10: links[0]: must be a link such as ["n1", "n2"]: from the first to the second, not a list
-            plan:2:1: there is no word "node" here; did you mean "name"?
-            plan:3:1: there is no word "bits" here
+            plan:2:1: unknown key "node"; did you mean "name"?
+            plan:3:1: unknown key "bits"
             plan:3:13: offset_ms: must be a whole number from -1000000000000 to 1000000000000, not 9000000000000
             plan:1:8: heal: must be a list of at least one kind of faults, not an empty list
             plan:1:8: heal: must be true (everything) or a list of kinds of faults, not false
@@ -215,7 +215,7 @@ fn nodes_that_make_no_sense() {
             plan:2:16: distribution: must be uniform, zipf, zipf:SKEW (such as zipf:0.99, from 0.01 to 10), or exponential, not "zipf:99"
             plan:2:15: txn_length[0]: must be a whole number from 1 to 1000, not 0
             plan:2:28: value.skew: must be a number from 0.01 to 10, not 11
-            plan:2:20: value: there is no word "skew" here; known are int, choice, counter, uniform, zipf, exponential, cas, txn, word, nil
+            plan:2:20: value: unknown key "skew" (available: int, choice, counter, uniform, zipf, exponential, cas, txn, word, nil)
             plan:1:1: the zipf distributions of the plan have 1200000 keys together, more than 1000000
         "#]],
     );
@@ -281,16 +281,16 @@ fn advice_is_given_about_what_is_hardly_meant() {
         }
     }
     expect![[r#"
-        0 the plan has no end: test.time, test.ops, or a time_limit or limit in it would give it one
-        0 the plan has no end: test.time, test.ops, or a time_limit or limit in it would give it one
-        0 the plan has no end: test.time, test.ops, or a time_limit or limit in it would give it one
-        0 phases[0]: this has no end, so that what follows it never comes
-        0 phases[0]: this has no end, so that what follows it never comes
-        35 mix[1]: this happens once in the whole mix; repeat = true makes it happen again and again
-        7 mix[0]: a mix forwards no completions, so until_ok never ends in it
-        0 the plan has no end: test.time, test.ops, or a time_limit or limit in it would give it one
-        0 the plan has no end: test.time, test.ops, or a time_limit or limit in it would give it one
-        0 the plan has no end: test.time, test.ops, or a time_limit or limit in it would give it one
+        0 the plan never ends; set test.time or test.ops, or a time_limit or limit in it
+        0 the plan never ends; set test.time or test.ops, or a time_limit or limit in it
+        0 the plan never ends; set test.time or test.ops, or a time_limit or limit in it
+        0 phases[0]: never ends, so the nodes after it never run; give it a limit or time_limit
+        0 phases[0]: never ends, so the nodes after it never run; give it a limit or time_limit
+        35 mix[1]: runs once in the whole mix; set repeat = true to repeat it
+        7 mix[0]: until_ok never ends inside a mix, which forwards no completions
+        0 the plan never ends; set test.time or test.ops, or a time_limit or limit in it
+        0 the plan never ends; set test.time or test.ops, or a time_limit or limit in it
+        0 the plan never ends; set test.time or test.ops, or a time_limit or limit in it
     "#]]
     .assert_eq(&said);
     for text in [
@@ -355,7 +355,7 @@ fn depth_and_size_have_bounds() {
     let open = format!("{{{node}");
     let deep = format!("of = {}", nested(30, &open, "}", "{ f = 'b' }"));
     let plan = read(&deep).unwrap();
-    let lines = super::schedule(plan.generator(super::surroundings()));
+    let lines = super::schedule(plan.generator(super::environment()));
     assert!(lines.len() > 1, "{lines:?}");
     let mut said = String::new();
     for (depth, open, close) in [
@@ -379,7 +379,7 @@ fn depth_and_size_have_bounds() {
     let long = format!("# {}\nf = 'a'", "x".repeat(TEXT_LENGTH_MAX));
     let _ = writeln!(said, "{}", read(&long).unwrap_err());
     expect![[r#"
-        plan:1:130: nodes lie in nodes more than 32 deep
+        plan:1:130: the plan is nested more than 32 nodes deep
         plan:1:86: this is not TOML: cannot recurse further; max recursion depth met
         plan:1:326: this is not TOML: cannot recurse further; max recursion depth met
         plan:1:1: this is not TOML: recursion limit
@@ -404,8 +404,8 @@ fn a_system_knows_its_own_words() {
     };
     assert!(read("mix = [{ f = 'read' }, { workload = 'register' }]").is_ok());
     expect![[r#"
-        kv.toml:1:14: mix[0].f: there is no operation "raed" here; did you mean "read"?
-        kv.toml:1:12: workload: there is no workload "list-append" here; known are register
+        kv.toml:1:14: mix[0].f: unknown operation "raed"; did you mean "read"?
+        kv.toml:1:12: workload: unknown workload "list-append" (available: register)
     "#]]
     .assert_eq(&format!(
         "{}\n{}\n",

@@ -1,6 +1,6 @@
 //! Each word of a plan does what the combinator of that name does: the same schedule, to the nanosecond.
 
-use super::{built, plan, rng, root, same, schedule, surroundings};
+use super::{built, environment, plan, rng, root, same, schedule};
 use seatrial_generator::workload::{Workload, WorkloadOptions};
 use seatrial_generator::{
     FaultOptions, FaultOrder, FaultTarget, Generator, KeyDistribution, SingleOp, TestPhasesOptions,
@@ -36,7 +36,7 @@ fn package(
     interval: Duration,
     place: &seatrial_machine::Rng,
 ) -> seatrial_generator::FaultPackage {
-    let (servers, clients) = (surroundings().servers, surroundings().clients);
+    let (servers, clients) = (environment().servers, environment().clients);
     let options = FaultOptions::new(kinds, servers, clients, interval);
     fault_package(options, place.fork("faults"))
 }
@@ -387,7 +387,7 @@ fn faults() {
         (FaultOrder::Interval, "interval"),
         (FaultOrder::OneAtATime, "one-at-a-time"),
     ] {
-        let (servers, clients) = (surroundings().servers, surroundings().clients);
+        let (servers, clients) = (environment().servers, environment().clients);
         let options = FaultOptions {
             order,
             targets: [
@@ -559,9 +559,9 @@ fn the_nemesis_changes_nothing_for_the_clients() {
             .collect()
     };
     let with = schedule(built(text));
-    let without = super::Surroundings {
+    let without = super::PlanEnvironment {
         kinds: Some(Vec::new()),
-        ..surroundings()
+        ..environment()
     };
     let without = schedule(plan(text).generator(without));
     assert!(with.len() > without.len() && without.len() > 600);
@@ -571,14 +571,14 @@ fn the_nemesis_changes_nothing_for_the_clients() {
 #[test]
 fn whatever_cuts_a_test_short_everything_is_mended() {
     let text = "faults = { kinds = ['kill'], interval = '5ms' }\nof = { f = 'read', rate = 1000, repeat = true }";
-    let mut limits = super::Limits {
+    let mut limits = super::PlanLimits {
         time: Some(Duration::from_millis(200)),
-        ..super::Limits::default()
+        ..super::PlanLimits::default()
     };
     let run = |limits| {
-        schedule(plan(text).generator(super::Surroundings {
+        schedule(plan(text).generator(super::PlanEnvironment {
             limits,
-            ..surroundings()
+            ..environment()
         }))
     };
     let mended = |lines: &[String]| {
