@@ -1,4 +1,4 @@
-//! Judges Plume's text, from standard input, by a model of the checker `isolation`, straight from the reader into columns:
+//! Checks Plume's text, from standard input, by a model of the checker `isolation`, straight from the reader into columns:
 //! what `seatrial check FILE --checker isolation --model MODEL` does, without the command around it.
 //!
 //! ```text

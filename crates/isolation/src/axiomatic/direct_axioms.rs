@@ -44,20 +44,11 @@ pub(super) struct DirectInference<'a> {
 #[derive(Clone, Copy)]
 struct ExternalRead {
     key: u32,
-    /// `None` if no level constrains the read.
+    version: Version,
+    /// `None` until it is fetched, and if no level constrains the read.
     source: Option<ReadSource>,
     /// The [`bit`]s of the keys that the source writes.
     marks: u64,
-}
-
-/// The external reads of several readers, one reader after another.
-#[derive(Default)]
-struct FetchedReads {
-    reads: Vec<ExternalRead>,
-    /// By read: its version, from which its source is found.
-    versions: Vec<Version>,
-    /// By reader: where its reads end.
-    ends: Vec<usize>,
 }
 
 /// One of 64 bits for a key. The bits of a transaction's keys say in most cases that it does not write a key.
@@ -99,12 +90,12 @@ impl<'a> DirectInference<'a> {
 
     /// Infers the pairs of all readers.
     pub(super) fn infer(&mut self, take: &mut impl FnMut(ForcedOrder)) {
-        let mut fetched = FetchedReads::default();
+        let (mut reads, mut ends) = (Vec::new(), Vec::new());
         for readers in self.program.all().chunks(READERS_AT_ONCE) {
-            self.fetch(readers, &mut fetched);
+            self.fetch(readers, &mut reads, &mut ends);
             let mut start = 0;
-            for (&reader, &end) in readers.iter().zip(&fetched.ends) {
-                let reads = &fetched.reads[start..end];
+            for (&reader, &end) in readers.iter().zip(&ends) {
+                let reads = &reads[start..end];
                 start = end;
                 if reads.len() > READS_FEW {
                     self.infer_many(reader, reads, take);
@@ -115,33 +106,27 @@ impl<'a> DirectInference<'a> {
         }
     }
 
-    /// Fetches the external reads of these readers, in steps over all of them, so that cache misses overlap.
-    fn fetch(&self, readers: &[u32], fetched: &mut FetchedReads) {
+    /// Fetches the external reads of these readers, and where those of each end, in steps over all of them, so that cache
+    /// misses overlap.
+    fn fetch(&self, readers: &[u32], reads: &mut Vec<ExternalRead>, ends: &mut Vec<usize>) {
         let columns = self.program.columns;
-        let FetchedReads {
-            reads,
-            versions,
-            ends,
-        } = fetched;
         reads.clear();
-        versions.clear();
         ends.clear();
         for &reader in readers {
             let events = columns.events(reader).iter();
-            for read in events.filter(|event| event.is_external_read()) {
-                versions.push(read.version());
-                reads.push(ExternalRead {
-                    key: read.key(),
-                    source: None,
-                    marks: 0,
-                });
-            }
+            let external = events.filter(|event| event.is_external_read());
+            reads.extend(external.map(|read| ExternalRead {
+                key: read.key(),
+                version: read.version(),
+                source: None,
+                marks: 0,
+            }));
             ends.push(reads.len());
         }
         let mut start = 0;
         for (&reader, &end) in readers.iter().zip(&*ends) {
-            for (read, &version) in reads[start..end].iter_mut().zip(&versions[start..end]) {
-                read.source = self.program.source_of(reader, version);
+            for read in &mut reads[start..end] {
+                read.source = self.program.source_of(reader, read.version);
             }
             start = end;
         }
@@ -149,8 +134,7 @@ impl<'a> DirectInference<'a> {
             let source = read.source.and_then(ReadSource::transaction);
             read.marks = source.map_or(0, |source| self.marks[source as usize]);
         }
-        debug_assert_eq!(versions.len(), reads.len());
-        debug_assert_eq!(ends.len(), readers.len());
+        debug_assert_eq!(start, reads.len(), "a read without a reader");
     }
 
     fn infer_few(&self, reader: u32, reads: &[ExternalRead], take: &mut impl FnMut(ForcedOrder)) {
