@@ -15,10 +15,16 @@ use seatrial_checker::{
     Checked, Checker as _, ClosedKeys, Details, Figures, Finding, KeyFigures, KeyResult,
     LinearizabilityFigures, OnlineChecker, Progress, Validity, Verdict, gather,
 };
+use seatrial_cycles::dense_id;
 use seatrial_history::chunk::ValueView;
 use seatrial_history::{Chunk, ChunkSource, FixedMap, Key, OpType, SourceError, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+
+dense_id! {
+    /// An object of [`OnlineObjects`]; the others are renumbered when idle ones are closed.
+    ObjectId
+}
 
 /// A check of registers or locks whose history has not ended yet.
 ///
@@ -36,11 +42,11 @@ pub(crate) struct OnlineObjects {
     checker: Linearizable,
     model: Model,
     objects: Vec<ObjectQueue>,
-    integers: FixedMap<i64, u32>,
-    others: BTreeMap<Option<Key>, u32>,
+    integers: FixedMap<i64, ObjectId>,
+    others: BTreeMap<Option<Key>, ObjectId>,
     closed: ClosedKeys,
     /// Invocations of earlier chunks without a completion, by position: the object, and the number in its queue.
-    open: FixedMap<u64, (u32, u64)>,
+    open: FixedMap<u64, (ObjectId, u64)>,
     /// Values that are not integers, by their text.
     words: InternedWords,
     position: u64,
@@ -174,7 +180,7 @@ impl OnlineObjects {
     }
 
     /// The object of this key, new if necessary; `None` if the key was closed.
-    fn object(&mut self, key: Option<&Key>) -> Option<u32> {
+    fn object(&mut self, key: Option<&Key>) -> Option<ObjectId> {
         let known = match key {
             Some(Key::Int(integer)) => self.integers.get(integer),
             other => self.others.get(&other.cloned()),
@@ -185,7 +191,7 @@ impl OnlineObjects {
         if key.is_some_and(|key| self.closed.contains(key)) {
             return None;
         }
-        let next = self.objects.len() as u32;
+        let next = ObjectId::new(self.objects.len() as u32);
         self.register(key.cloned(), next);
         let start = if self.model == Model::Mutex {
             Cell::Word(0)
@@ -196,12 +202,13 @@ impl OnlineObjects {
         Some(next)
     }
 
-    /// Registers the number of a key's object.
-    fn register(&mut self, key: Option<Key>, number: u32) {
-        match key {
-            Some(Key::Int(integer)) => _ = self.integers.insert(integer, number),
-            other => _ = self.others.insert(other, number),
-        }
+    /// Registers a key's object.
+    fn register(&mut self, key: Option<Key>, object: ObjectId) {
+        let before = match key {
+            Some(Key::Int(integer)) => self.integers.insert(integer, object),
+            other => self.others.insert(other, object),
+        };
+        assert!(before.is_none(), "a key has two objects");
     }
 
     /// Closes keys that have been idle for [`IDLE_PIECES`], and frees their state. Only when a quarter of all objects is idle, so
@@ -216,27 +223,24 @@ impl OnlineObjects {
         let objects = std::mem::take(&mut self.objects);
         self.integers.clear();
         self.others.clear();
-        let mut numbers = Vec::with_capacity(objects.len());
+        // By former object: its new one, `None` if it is closed.
+        let mut moved: Vec<Option<ObjectId>> = Vec::with_capacity(objects.len());
         for object in objects {
             if is_idle(&object)
                 && let Some(key) = object.key.clone()
             {
                 self.count(&object);
                 self.closed.insert(key);
-                numbers.push(NONE);
+                moved.push(None);
             } else {
-                let number = self.objects.len() as u32;
-                self.register(object.key.clone(), number);
+                let next = ObjectId::new(self.objects.len() as u32);
+                self.register(object.key.clone(), next);
                 self.objects.push(object);
-                numbers.push(number);
+                moved.push(Some(next));
             }
         }
         for (object, _) in self.open.values_mut() {
-            *object = numbers[*object as usize];
-            assert!(
-                *object != NONE,
-                "an object with an open operation is not idle"
-            );
+            *object = moved[object.index()].expect("an object with an open operation is not idle");
         }
     }
 
@@ -252,8 +256,8 @@ impl OnlineObjects {
         }
     }
 
-    fn resolve(&mut self, object: u32, number: u64, resolution: Resolution) {
-        if let Some(object) = self.objects.get_mut(object as usize)
+    fn resolve(&mut self, object: ObjectId, number: u64, resolution: Resolution) {
+        if let Some(object) = self.objects.get_mut(object.index())
             && let Err(reason) = object.resolve(number, resolution)
         {
             self.refused.get_or_insert(reason);
@@ -261,8 +265,8 @@ impl OnlineObjects {
     }
 
     /// Advances an object past all operations of known outcome; records a violation.
-    fn advance(&mut self, number: u32) {
-        let object = &mut self.objects[number as usize];
+    fn advance(&mut self, object: ObjectId) {
+        let object = &mut self.objects[object.index()];
         match object.advance() {
             Ok(None) => {}
             Ok(Some(counterexample)) => {
@@ -380,8 +384,8 @@ impl OnlineChecker for OnlineObjects {
         for (object, number) in std::mem::take(&mut self.open).into_values() {
             self.resolve(object, number, Resolution::NeverCompleted);
         }
-        for number in 0..self.objects.len() as u32 {
-            self.advance(number);
+        for object in ObjectId::all(self.objects.len()) {
+            self.advance(object);
         }
         if self.fallback.is_some() {
             return Ok(self.checker.check(&gather(source)?).into());
@@ -434,20 +438,18 @@ struct OnlinePass<'a> {
     state: &'a mut OnlineObjects,
     chunk: &'a Chunk,
     known: usize,
-    /// By key id: its object, or [`NONE`] before its first use.
-    names: Vec<u32>,
+    /// By key id: its object; `None` before its first use.
+    names: Vec<Option<ObjectId>>,
     /// By row of an invocation without completion so far: its object, and its number in the queue.
-    open: Vec<(u32, u64)>,
+    open: Vec<Option<(ObjectId, u64)>>,
 }
-
-const NONE: u32 = u32::MAX;
 
 impl<'a> OnlinePass<'a> {
     fn new(state: &'a mut OnlineObjects, chunk: &'a Chunk, known: usize) -> OnlinePass<'a> {
         OnlinePass {
             known,
-            names: vec![NONE; chunk.key_count()],
-            open: vec![(NONE, 0); chunk.len()],
+            names: vec![None; chunk.key_count()],
+            open: vec![None; chunk.len()],
             state,
             chunk,
         }
@@ -474,35 +476,32 @@ impl<'a> OnlinePass<'a> {
                 return;
             }
         }
-        for row in 0..self.open.len() {
-            if self.open[row].0 != NONE {
-                let position = chunk.first_position() + row as u64;
-                self.state.open.insert(position, self.open[row]);
+        for (position, open) in (chunk.first_position()..).zip(&self.open) {
+            if let Some(open) = *open {
+                self.state.open.insert(position, open);
             }
         }
     }
 
     /// The object of the operation at `row`.
-    fn object(&mut self, row: usize) -> Option<u32> {
+    fn object(&mut self, row: usize) -> Option<ObjectId> {
         let id = self.chunk.key_id(row);
-        if let Some(&known) = id.and_then(|id| self.names.get(id as usize))
-            && known != NONE
-        {
-            return Some(known);
+        if let Some(&known @ Some(_)) = id.and_then(|id| self.names.get(id as usize)) {
+            return known;
         }
         let key = id.map(|id| self.chunk.key(id));
         let Some(object) = self.state.object(key) else {
             let reason = format!(
-                "key {} was used fallback after it had been idle and was closed",
+                "key {} was used again after it had been idle and was closed",
                 key.map(Key::to_string).unwrap_or_default()
             );
             self.state.fallback.get_or_insert(reason);
             return None;
         };
         if let Some(id) = id {
-            self.names[id as usize] = object;
+            self.names[id as usize] = Some(object);
         }
-        self.state.objects[object as usize].last_piece = self.state.pieces;
+        self.state.objects[object.index()].last_piece = self.state.pieces;
         Some(object)
     }
 
@@ -512,8 +511,8 @@ impl<'a> OnlinePass<'a> {
         };
         let position = self.chunk.first_position() + row as u64;
         let invocation = self.invocation(row);
-        let object_state = &mut self.state.objects[object as usize];
-        self.open[row] = (object, object_state.begin(position, invocation));
+        let object_state = &mut self.state.objects[object.index()];
+        self.open[row] = Some((object, object_state.begin(position, invocation)));
     }
 
     fn end(&mut self, row: usize, kind: OpType) {
@@ -528,10 +527,10 @@ impl<'a> OnlinePass<'a> {
         let first = self.chunk.first_position();
         let local = position.checked_sub(first).map(|at| at as usize);
         let found = match local.filter(|&at| at >= self.known) {
-            Some(at) => Some(std::mem::replace(&mut self.open[at], (NONE, 0))),
+            Some(at) => self.open[at].take(),
             None => self.state.open.remove(&position),
         };
-        let Some((object, at)) = found.filter(|(object, _)| *object != NONE) else {
+        let Some((object, at)) = found else {
             return;
         };
         let resolution = match kind {
