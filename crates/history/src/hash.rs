@@ -1,11 +1,19 @@
-//! Hash maps whose order is the same in every run.
+//! Hashes that are the same in every run, and hash maps with them.
 
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash};
 
 /// A hash map without a random key: the same operations give the same iteration order in every run. Only for keys that an
 /// attacker cannot choose.
 pub type FixedMap<K, V> = HashMap<K, V, FixedState>;
+
+/// The hash of a value, that of a [`FixedMap`]: for tables that keep their entries elsewhere. Not to be stored: another version
+/// of the program may have another hash.
+#[inline]
+pub fn fixed_hash(value: impl Hash) -> u64 {
+    FixedState::default().hash_one(value)
+}
 
 #[cfg(test)]
 mod tests {
@@ -18,5 +26,19 @@ mod tests {
             (keys().collect(), keys().collect());
         assert!(first.iter().eq(&second), "the hash has a random key");
         assert!(!first.iter().is_sorted(), "an order of hashes");
+    }
+
+    #[test]
+    fn the_lowest_bits_of_a_hash_are_spread() {
+        let mut counts = [0; 64];
+        for number in 0..64_000_u32 {
+            counts[fixed_hash((number, false)) as usize % 64] += 1;
+        }
+        assert!(
+            counts.iter().all(|count| (800..1_200).contains(count)),
+            "{counts:?}"
+        );
+        assert_eq!(fixed_hash(7_u64), fixed_hash(7_u64));
+        assert_ne!(fixed_hash((1, 2)), fixed_hash((2, 1)));
     }
 }

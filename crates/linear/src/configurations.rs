@@ -141,16 +141,7 @@ impl ConfigurationTable {
     }
 }
 
-/// A fixed mix (multiply and fold), so that every run is the same.
+/// The hash of a configuration.
 fn hash(key: (u32, StateId), bare: bool, mask: &[u64]) -> u64 {
-    let fold = |hash: u64, word: u64| {
-        let product = u128::from(hash ^ word) * 0x9e37_79b9_7f4a_7c15;
-        (product >> 64) as u64 ^ product as u64
-    };
-    let first = u64::from(key.0) << 32 | u64::from(key.1);
-    let start = fold(
-        0x243f_6a88_85a3_08d3,
-        first.wrapping_add(u64::from(bare) << 63),
-    );
-    mask.iter().fold(start, |hash, &word| fold(hash, word))
+    seatrial_history::fixed_hash((key, bare, mask))
 }

@@ -2,6 +2,7 @@
 
 use super::value_runs::ValueRuns;
 use seatrial_cycles::{KeyId, Txn, dense_id};
+use seatrial_history::fixed_hash;
 
 dense_id! {
     /// A version of a [`VersionTable`], numbered in order of appearance. Columns number the initial versions before these.
@@ -117,10 +118,7 @@ impl Default for VersionTable {
 /// The hash of a version: those of eight consecutive values differ in the lowest three bits.
 fn hash(key: KeyId, value: i64) -> u64 {
     let value = value.cast_unsigned();
-    let mixed = (value >> 3) ^ u64::from(key.get()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let product = u128::from(mixed ^ 0x243f_6a88_85a3_08d3) * 0xa076_1d64_78bd_642f;
-    let folded = (product >> 64) as u64 ^ product as u64;
-    folded << 3 | value & 7
+    fixed_hash((key, value >> 3)) << 3 | value & 7
 }
 
 /// The half of a hash that a slot keeps.
