@@ -2,7 +2,7 @@
 //!
 //! A general search is exponential in the concurrency. For collections to which each value is added at most once, the results
 //! say which removal took which addition, and what remains is a question about intervals: [`set`], [`multiset`] and
-//! [`queue`] take O(n), [`priority_queue`] takes O(n log n), whatever the concurrency.
+//! [`queue`] take O(n), [`priority_queue`] and [`stack`] O(n log n), whatever the concurrency.
 //!
 //! Source: Lee and Mathur, "Efficient Decrease-and-Conquer Linearizability Monitoring", OOPSLA 2025, derived anew (each file
 //! has its proof); for the queue also Henzinger, Sezgin and Vafeiadis, "Aspect-Oriented Linearizability Proofs", CONCUR 2013.
@@ -26,10 +26,15 @@
 //! ```
 
 mod coverage;
+mod coverage_counts;
+mod minimal_conflict;
 mod multiset_monitor;
+mod peeks_by_value;
 mod priority_queue_monitor;
 mod queue_monitor;
 mod set_monitor;
+mod stabbing_tree;
+mod stack_monitor;
 mod sub_history;
 mod unknown_removals;
 mod value_table;
@@ -38,6 +43,7 @@ pub use multiset_monitor::multiset;
 pub use priority_queue_monitor::priority_queue;
 pub use queue_monitor::queue;
 pub use set_monitor::set;
+pub use stack_monitor::stack;
 
 /// The return of a pending operation.
 pub const NEVER: u32 = u32::MAX;

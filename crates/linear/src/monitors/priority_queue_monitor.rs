@@ -1,6 +1,7 @@
 //! The monitor of priority queues.
 
 use super::coverage::{UncoveredInstants, cover_of, cover_of_empty, covered_empty};
+use super::peeks_by_value::PeeksByValue;
 use super::sub_history::Conflict;
 use super::unknown_removals::decide;
 use super::value_table::{CollectionKind, ValueTable};
@@ -53,7 +54,7 @@ fn check(table: &ValueTable, priority: &dyn Fn(u32) -> u32) -> Result<(), Confli
         });
     }
     let by_priority = values_by_priority(table, priority);
-    let peeks = peeks_by_value(table);
+    let peeks = PeeksByValue::new(table);
     let mut uncovered = UncoveredInstants::all(table.positions);
     for equals in by_priority.chunk_by(|one, other| one >> 32 == other >> 32) {
         for value in equals.iter().map(|&key| key as u32) {
@@ -77,48 +78,6 @@ fn values_by_priority(table: &ValueTable, priority: &dyn Fn(u32) -> u32) -> Vec<
         .collect();
     keys.sort_unstable();
     keys
-}
-
-/// Peeks by value: where each value's begin, and their numbers in the table.
-struct PeeksByValue {
-    starts: Vec<u32>,
-    peeks: Vec<u32>,
-}
-
-fn peeks_by_value(table: &ValueTable) -> PeeksByValue {
-    if table.peeks.is_empty() {
-        return PeeksByValue {
-            starts: Vec::new(),
-            peeks: Vec::new(),
-        };
-    }
-    let mut starts = vec![0u32; table.spans.len() + 1];
-    for peek in &table.peeks {
-        starts[peek.value as usize] += 1;
-    }
-    let mut sum = 0;
-    for start in &mut starts {
-        sum += *start;
-        *start = sum;
-    }
-    // Filled from the ends, so that each start ends up where its value's peeks begin.
-    let mut peeks = vec![0u32; table.peeks.len()];
-    for (number, peek) in table.peeks.iter().enumerate().rev() {
-        let start = &mut starts[peek.value as usize];
-        *start -= 1;
-        peeks[*start as usize] = number as u32;
-    }
-    PeeksByValue { starts, peeks }
-}
-
-impl PeeksByValue {
-    fn of(&self, value: u32) -> &[u32] {
-        let value = value as usize;
-        match self.starts.get(value..value + 2) {
-            Some(ends) => &self.peeks[ends[0] as usize..ends[1] as usize],
-            None => &[],
-        }
-    }
 }
 
 /// The first removal or peek of `value` that has no uncovered instant.

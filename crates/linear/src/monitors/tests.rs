@@ -15,6 +15,7 @@ enum Collection {
     Set,
     Multiset,
     Queue,
+    Stack,
     PriorityQueue,
 }
 
@@ -26,6 +27,7 @@ fn monitor(collection: Collection, operations: &[CollectionOperation]) -> Result
         Collection::Set => super::set(operations),
         Collection::Multiset => super::multiset(operations),
         Collection::Queue => super::queue(operations),
+        Collection::Stack => super::stack(operations),
         Collection::PriorityQueue => super::priority_queue(operations, &PRIORITIES),
     }
 }
@@ -89,6 +91,11 @@ fn multiset_agrees_on_random_histories() {
 #[test]
 fn queue_agrees_on_random_histories() {
     agrees_on_random_histories(Collection::Queue);
+}
+
+#[test]
+fn stack_agrees_on_random_histories() {
+    agrees_on_random_histories(Collection::Stack);
 }
 
 #[test]

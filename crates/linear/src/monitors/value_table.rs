@@ -87,6 +87,17 @@ impl ValueSpan {
         self.add_call != NEVER
     }
 
+    fn positions(&mut self) -> [&mut u32; 6] {
+        [
+            &mut self.add_call,
+            &mut self.first_ret,
+            &mut self.front_ret,
+            &mut self.last_call,
+            &mut self.end,
+            &mut self.remove_ret,
+        ]
+    }
+
     /// Has it a removal, known or assumed?
     pub(super) fn is_removed(&self) -> bool {
         self.end != NEVER
@@ -295,6 +306,56 @@ impl ValueTable {
             "the removal of the value is known"
         );
         span.end = call.map_or(NEVER, |call| call.max(span.last_call));
+    }
+}
+
+impl ValueTable {
+    /// The table of these values and peeks only, renumbered in this order. O(k log k).
+    pub(super) fn project(&self, values: &[u32], peeks: &[u32]) -> ValueTable {
+        let spans = values.iter().map(|&value| self.spans[value as usize]);
+        let mut spans: Vec<ValueSpan> = spans.collect();
+        let mut numbers: Vec<(u32, u32)> =
+            (0u32..).zip(values).map(|(new, &old)| (old, new)).collect();
+        numbers.sort_unstable();
+        let peeks = peeks.iter().map(|&peek| {
+            let peek = self.peeks[peek as usize];
+            let number = numbers.binary_search_by_key(&peek.value, |&(old, _)| old);
+            let number = number.expect("a peek of one of the values");
+            PeekSpan {
+                value: numbers[number].1,
+                ..peek
+            }
+        });
+        let mut peeks: Vec<PeekSpan> = peeks.collect();
+        let mut distinct: Vec<u32> = spans
+            .iter_mut()
+            .flat_map(ValueSpan::positions)
+            .map(|position| *position)
+            .collect();
+        distinct.extend(peeks.iter().flat_map(|peek| [peek.call, peek.ret]));
+        distinct.sort_unstable();
+        distinct.dedup();
+        distinct.truncate(distinct.partition_point(|&position| position != NEVER));
+        let peek_positions = peeks
+            .iter_mut()
+            .flat_map(|peek| [&mut peek.call, &mut peek.ret]);
+        for position in spans
+            .iter_mut()
+            .flat_map(ValueSpan::positions)
+            .chain(peek_positions)
+        {
+            if *position != NEVER {
+                *position = distinct.partition_point(|&other| other < *position) as u32;
+            }
+        }
+        ValueTable {
+            spans,
+            peeks,
+            empties: Vec::new(),
+            absences: Vec::new(),
+            unknown_removals: Vec::new(),
+            positions: distinct.len() as u32,
+        }
     }
 }
 

@@ -77,6 +77,7 @@ pub(super) fn next_values(collection: Collection, state: &[u32]) -> Vec<u32> {
     match collection {
         Collection::Set | Collection::Multiset => state.to_vec(),
         Collection::Queue => state.first().copied().into_iter().collect(),
+        Collection::Stack => state.last().copied().into_iter().collect(),
         Collection::PriorityQueue => {
             let priority = |value: u32| PRIORITIES[value as usize];
             let greatest = state.iter().map(|&value| priority(value)).max();

@@ -52,6 +52,7 @@ fn answers_what_published_monitors_answer_wrongly() {
         Collection::Set,
         Collection::Multiset,
         Collection::Queue,
+        Collection::Stack,
         Collection::PriorityQueue,
     ] {
         let operations = [(Add, 0, 1, 2), (Empty, 0, 3, 5)];
@@ -94,6 +95,32 @@ fn queue_refutes_each_pattern_of_violation() {
     );
     // Equal positions are concurrent.
     queue(&[(Add, 0, 1, 2), (Empty, 0, 2, 3)], &Ok(()));
+}
+
+#[test]
+fn stack_refutes_values_out_of_order() {
+    let stack = |operations: &[Example], expected: &_| {
+        assert_answer(Collection::Stack, operations, expected);
+    };
+    let crossed = [
+        (Add, 0, 1, 2),
+        (Add, 1, 3, 4),
+        (Remove, 0, 5, 6),
+        (Remove, 1, 7, 8),
+    ];
+    stack(&crossed, &refuted(&[0, 1, 2, 3]));
+    stack(&crossed[..3], &refuted(&[0, 1, 2]));
+    // The peek finds the other value on top, unless that is concurrent.
+    let peeked = |ret| {
+        [
+            (Add, 0, 1, 2),
+            (Add, 1, 3, ret),
+            (Peek, 0, 5, 6),
+            (Remove, 1, 7, 8),
+        ]
+    };
+    stack(&peeked(4), &refuted(&[0, 1, 2, 3]));
+    stack(&peeked(5), &Ok(()));
 }
 
 /// With peeks a cycle may need three values: no two of them contradict each other.
