@@ -72,6 +72,11 @@ pub struct LinearizabilityFigures {
     pub operations: u64,
     /// Operations of unknown outcome.
     pub unknown: u64,
+    /// Objects that zones decided, without a search: each value was written once.
+    pub by_zones: u64,
+    /// Why the first of the others was searched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search_reason: Option<String>,
     /// Configurations that the searches visited.
     pub configurations: u64,
     /// Most configurations of one object.
@@ -450,6 +455,8 @@ mod tests {
             objects: 1,
             operations: 7,
             unknown: 0,
+            by_zones: 0,
+            search_reason: None,
             configurations: 9,
             configurations_max: 100,
             findings_max: FINDINGS_MAX,

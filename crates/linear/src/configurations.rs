@@ -1,10 +1,10 @@
 //! The configurations that a search has visited.
 
-use super::model::StateId;
+use super::values::StateId;
 
 /// A set of configurations in the order in which they were found, each with its parent. Open addressing over an arena
 /// of fixed-size records; nothing is ever removed.
-pub(super) struct ConfigurationTable {
+pub(crate) struct ConfigurationTable {
     records: Vec<ConfigurationRecord>,
     /// The masks, `words` for each record.
     masks: Vec<u64>,
@@ -23,7 +23,7 @@ struct ConfigurationRecord {
 
 impl ConfigurationTable {
     /// An empty table for masks of `words` words.
-    pub(super) fn new(words: usize) -> ConfigurationTable {
+    pub(crate) fn new(words: usize) -> ConfigurationTable {
         ConfigurationTable {
             records: Vec::new(),
             masks: Vec::new(),
@@ -33,45 +33,45 @@ impl ConfigurationTable {
     }
 
     /// Number of configurations.
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.records.len() as u64
     }
 
     /// Bytes held.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         size_of_val(&self.records[..])
             + size_of_val(&self.masks[..])
             + size_of_val(&self.buckets[..])
     }
 
     /// The next completion and the state of a record.
-    pub(super) fn key(&self, record: u32) -> (u32, StateId) {
+    pub(crate) fn key(&self, record: u32) -> (u32, StateId) {
         self.records[record as usize].key
     }
 
     /// The open operations that are linearized, by slot.
-    pub(super) fn mask(&self, record: u32) -> &[u64] {
+    pub(crate) fn mask(&self, record: u32) -> &[u64] {
         &self.masks[record as usize * self.words..][..self.words]
     }
 
     /// Was its last operation one of unknown outcome on which nothing depends yet?
-    pub(super) fn bare(&self, record: u32) -> bool {
+    pub(crate) fn bare(&self, record: u32) -> bool {
         self.records[record as usize].bare
     }
 
     /// The record from which this one was reached, and the entry that was linearized.
-    pub(super) fn parent(&self, record: u32) -> (u32, u32) {
+    pub(crate) fn parent(&self, record: u32) -> (u32, u32) {
         let ConfigurationRecord { parent, via, .. } = self.records[record as usize];
         (parent, via)
     }
 
     /// Is this configuration known?
-    pub(super) fn contains(&self, key: (u32, StateId), bare: bool, mask: &[u64]) -> bool {
+    pub(crate) fn contains(&self, key: (u32, StateId), bare: bool, mask: &[u64]) -> bool {
         self.buckets[self.find(key, bare, mask)] != 0
     }
 
     /// Adds a configuration and returns its number; `None` if it was visited before.
-    pub(super) fn insert(
+    pub(crate) fn insert(
         &mut self,
         key: (u32, StateId),
         bare: bool,

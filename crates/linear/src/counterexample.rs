@@ -1,11 +1,11 @@
 //! The counterexample of a search that found no linearization.
 
-use super::model::StateId;
-use super::search::{Counterexample, NONE, Search};
+use super::search::{Counterexample, NONE, Search, Transitions};
+use super::values::StateId;
 
-impl Search<'_> {
+impl<T: Transitions> Search<'_, T> {
     /// The furthest point reached: the operation that cannot be linearized there, the longest prefix, the possible states.
-    pub(super) fn counterexample(&mut self) -> Counterexample {
+    pub(crate) fn counterexample(&mut self) -> Counterexample {
         let records = 0..self.table.len() as u32;
         let furthest = records.clone().map(|record| self.table.key(record).0).max();
         let Some(furthest) = furthest else {
@@ -42,6 +42,7 @@ impl Search<'_> {
             states,
             concurrent,
             is_unfounded: self.is_unfounded(waiting),
+            out_of: None,
         }
     }
 

@@ -1,8 +1,7 @@
 //! The sequential semantics of each data type.
 
+use crate::values::{StateId, ValueTable};
 use seatrial_history::{Op, Value};
-use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// A data type with one object per key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,14 +34,20 @@ impl Model {
             Model::KeyValue => "kv-map",
         }
     }
-}
 
-/// The number of an interned value; also the state of an object. 0 is the initial state.
-pub(super) type StateId = u32;
+    /// The initial state of an object.
+    pub(crate) fn initial(self) -> Value {
+        match self {
+            Model::Register | Model::CasRegister => Value::Nil,
+            Model::Mutex => Value::text("free"),
+            Model::KeyValue => Value::text(""),
+        }
+    }
+}
 
 /// What an operation does to its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Action {
+pub(crate) enum Action {
     /// Possible only in this state, which it leaves.
     Read(StateId),
     /// Possible always; leads to this state.
@@ -53,98 +58,8 @@ pub(super) enum Action {
     Append(StateId),
 }
 
-/// The values of one object, numbered in order of appearance, and the results of appends.
-pub(super) struct InternedValues {
-    numbers: BTreeMap<i64, StateId>,
-    /// All other values, by their text.
-    texts: BTreeMap<Arc<str>, StateId>,
-    known: Vec<Value>,
-    appended: BTreeMap<(StateId, StateId), StateId>,
-    /// Bytes of text held.
-    bytes: usize,
-}
-
-impl InternedValues {
-    /// Only the initial value of `model`.
-    pub(super) fn new(model: Model) -> InternedValues {
-        let mut values = InternedValues {
-            numbers: BTreeMap::new(),
-            texts: BTreeMap::new(),
-            known: Vec::new(),
-            appended: BTreeMap::new(),
-            bytes: 0,
-        };
-        values.intern(&match model {
-            Model::Register | Model::CasRegister => Value::Nil,
-            Model::Mutex => Value::text("free"),
-            Model::KeyValue => Value::text(""),
-        });
-        values
-    }
-
-    /// The number of `value`.
-    pub(super) fn intern(&mut self, value: &Value) -> StateId {
-        let next = self.known.len() as StateId;
-        let number = match value {
-            Value::Int(number) => *self.numbers.entry(*number).or_insert(next),
-            other => {
-                let text: Arc<str> = other.to_string().into();
-                if let Some(known) = self.texts.get(&text) {
-                    return *known;
-                }
-                self.bytes += 2 * text.len();
-                self.texts.insert(text, next);
-                next
-            }
-        };
-        if number == next {
-            self.known.push(value.clone());
-        }
-        assert!(
-            (number as usize) < self.known.len(),
-            "value {number} of {}",
-            self.known.len()
-        );
-        number
-    }
-
-    /// The value of this number.
-    pub(super) fn get(&self, state: StateId) -> &Value {
-        &self.known[state as usize]
-    }
-
-    /// Bytes of text held.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// The state after `action`, when it is possible in `state`.
-    pub(super) fn step(&mut self, state: StateId, action: Action) -> Option<StateId> {
-        match action {
-            Action::Read(value) => (state == value).then_some(state),
-            Action::Write(value) => Some(value),
-            Action::Cas(from, to) => (state == from).then_some(to),
-            Action::Append(text) => Some(self.append(state, text)),
-        }
-    }
-
-    fn append(&mut self, state: StateId, text: StateId) -> StateId {
-        if let Some(&known) = self.appended.get(&(state, text)) {
-            return known;
-        }
-        let part = |state| match self.get(state) {
-            Value::Text(text) => Arc::clone(text),
-            other => other.to_string().into(),
-        };
-        let whole = Value::text(format!("{}{}", part(state), part(text)));
-        let number = self.intern(&whole);
-        self.appended.insert((state, text), number);
-        number
-    }
-}
-
 /// What an operation does, with its values as the history has them.
-pub(super) enum OperationShape<'a> {
+pub(crate) enum OperationShape<'a> {
     /// A read of the initial state, of a map.
     ReadInitial,
     Read(&'a Value),
@@ -157,7 +72,7 @@ pub(super) enum OperationShape<'a> {
 
 /// What an operation does, from its invocation and (for reads) its completion. `Ok(None)`: a read of unknown result, which
 /// constrains nothing. The error names an operation that the model does not have.
-pub(super) fn shape<'a>(
+pub(crate) fn shape<'a>(
     model: Model,
     invocation: &'a Op,
     completion: Option<&'a Op>,
@@ -202,7 +117,7 @@ pub(super) fn shape<'a>(
 }
 
 /// The action of a shape, with numbered values.
-pub(super) fn action(shape: &OperationShape<'_>, values: &mut InternedValues) -> Action {
+pub(crate) fn action(shape: &OperationShape<'_>, values: &mut ValueTable) -> Action {
     let held = || Value::text("held");
     match shape {
         OperationShape::ReadInitial => Action::Read(0),
@@ -224,7 +139,7 @@ fn argument<'a>(invocation: &'a Op, completed: Option<&'a Op>) -> &'a Value {
 }
 
 /// The value without its key.
-pub(super) fn plain(value: &Value) -> &Value {
+pub(crate) fn plain(value: &Value) -> &Value {
     match value {
         Value::Keyed(_, value) => value,
         value => value,
@@ -232,7 +147,7 @@ pub(super) fn plain(value: &Value) -> &Value {
 }
 
 /// The two values of a compare-and-set.
-pub(super) fn pair(value: &Value) -> Option<(Value, Value)> {
+pub(crate) fn pair(value: &Value) -> Option<(Value, Value)> {
     match value {
         Value::Cas(from, to) => Some((Value::Int(*from), Value::Int(*to))),
         Value::List(items) => match &items[..] {

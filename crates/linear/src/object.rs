@@ -1,247 +1,214 @@
-//! LinearObjects: the operations of a history by key, as the search needs them.
+//! Objects: the operations of a history by key, as monitors and the search need them.
 
-use super::model::{Action, InternedValues, Model, action, shape};
-use seatrial_history::{History, Key, Op, Value};
-use std::collections::BTreeMap;
+use crate::model::Action;
+use crate::values::StateId;
+use seatrial_history::{Key, Op, Value};
 
 /// An operation that took effect or may have. Positions are those of the history.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ObjectOperation {
+pub(crate) struct ObjectOperation<A = Action> {
     /// What it does.
-    pub(super) action: Action,
+    pub(crate) action: A,
     /// Position of its invocation.
-    pub(super) call: u32,
+    pub(crate) call: u32,
     /// Position of its successful completion; [`NEVER`] if its outcome is unknown.
-    pub(super) ret: u32,
+    pub(crate) ret: u32,
 }
 
 /// The completion of an operation of unknown outcome: it stays concurrent to the end of the history.
-pub(super) const NEVER: u32 = u32::MAX;
+pub(crate) const NEVER: u32 = u32::MAX;
 
-impl ObjectOperation {
+impl<A> ObjectOperation<A> {
     /// Did it certainly take effect?
-    pub(super) fn is_required(&self) -> bool {
+    pub(crate) fn is_required(&self) -> bool {
         self.ret != NEVER
     }
 }
 
 /// One register, mutex or key, with its operations by time of invocation.
-pub(super) struct LinearObject {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LinearObject {
     /// Its key, when the history has independent keys.
-    pub(super) key: Option<Key>,
+    pub(crate) key: Option<Key>,
     /// Its operations.
-    pub(super) entries: Vec<ObjectOperation>,
+    pub(crate) entries: Vec<ObjectOperation>,
     /// Number of operations of unknown outcome that were left out, since no operation depends on their effect.
-    pub(super) dropped: usize,
-    /// Its values.
-    pub(super) values: InternedValues,
+    pub(crate) dropped: usize,
 }
 
-/// The operations of a history by key: a compressed-row table from keys to positions. Checks that the model has all of them,
-/// then builds one object at a time, so that only one object's operations and values are in memory.
+/// The operations of a history by key, in the order of keys: a compressed-row table. One object is built at a time.
 ///
-/// Holds 4 bytes for each operation, and the keys, in order. Failed operations are left out, as are reads of unknown result and
-/// writes of unknown outcome whose value no read returns, since they constrain nothing.
-pub(super) struct LinearObjects<'h> {
-    history: &'h History,
-    model: Model,
+/// Holds 20 bytes for each operation, 4 more where there are several keys, and the values.
+pub(crate) struct LinearObjects {
+    rows: Vec<ObjectOperation>,
     keys: Vec<Option<Key>>,
-    /// Start of each key's range in `positions`, then the end of the last range.
-    starts: Vec<usize>,
-    /// Positions of invocations, and of successes without invocation, by key and in order.
-    positions: Vec<u32>,
+    /// Start of each key's range in `order`, then the end of the last range; empty if there is one key at most.
+    starts: Vec<u32>,
+    /// Numbers of rows, by key and in order.
+    order: Vec<u32>,
+    /// Are calls out of order?
+    is_unsorted: bool,
+    marks: ValueMarks,
 }
 
-/// An operation of the history that did not fail.
-struct HistoryOperation<'h> {
-    /// The invocation; a success when it has none.
-    invocation: &'h Op,
-    /// Position of the completion.
-    end: Option<usize>,
-    completion: Option<&'h Op>,
-}
-
-impl<'h> HistoryOperation<'h> {
-    /// The operation at the position of a client's invocation, or of a success without invocation; `None` if it failed.
-    fn at(history: &'h History, position: usize) -> Option<HistoryOperation<'h>> {
-        let op = &history.ops()[position];
-        if !op.process.is_client() {
-            return None;
-        }
-        let end = match history.pair(position) {
-            Some(other) if op.is_invoke() => Some(other),
-            // A success without invocation may have begun at any time before: its call is position 0.
-            None if op.is_ok() => Some(position),
-            None if op.is_invoke() => None,
-            _ => return None,
+impl LinearObjects {
+    /// Groups rows by key, without those that stayed empty (their call is [`NEVER`]). `row_keys` has the number of each row's key
+    /// in `keys`, or is empty if all have the first one; there are `values` values.
+    pub(crate) fn new(
+        mut rows: Vec<ObjectOperation>,
+        row_keys: &[u32],
+        keys: Vec<Option<Key>>,
+        values: usize,
+        is_unsorted: bool,
+    ) -> Result<LinearObjects, String> {
+        let mut objects = LinearObjects {
+            rows: Vec::new(),
+            keys: Vec::new(),
+            starts: Vec::new(),
+            order: Vec::new(),
+            marks: ValueMarks::new(values),
+            is_unsorted,
         };
-        let completion = end.map(|end| &history.ops()[end]);
-        (!completion.is_some_and(Op::is_fail)).then_some(HistoryOperation {
-            invocation: op,
-            end,
-            completion,
-        })
-    }
-
-    fn entry(&self, action: Action, position: usize) -> ObjectOperation {
-        let is_orphan = self.end == Some(position);
-        let is_certain = self.completion.is_some_and(Op::is_ok);
-        ObjectOperation {
-            action,
-            call: if is_orphan { 0 } else { position as u32 },
-            ret: self
-                .end
-                .filter(|_| is_certain)
-                .map_or(NEVER, |end| end as u32),
-        }
-    }
-}
-
-impl<'h> LinearObjects<'h> {
-    /// Groups the operations by key. The error names an operation that the model does not have.
-    pub(super) fn new(history: &'h History, model: Model) -> Result<LinearObjects<'h>, String> {
-        let mut numbers: BTreeMap<Option<Key>, u32> = BTreeMap::new();
-        let mut numbered: Vec<(u32, u32)> = Vec::new();
-        for position in 0..history.len() {
-            let Some(operation) = HistoryOperation::at(history, position) else {
-                continue;
-            };
-            let HistoryOperation {
-                invocation,
-                completion,
-                ..
-            } = operation;
-            if is_tuple(invocation) {
-                let index = invocation.index;
-                return Err(format!(
-                    "op {index}: its value looks like a tuple [key value]: read the history as keyed"
-                ));
+        if row_keys.is_empty() {
+            rows.retain(|row| row.call != NEVER);
+            if !rows.is_empty() {
+                objects.keys = keys;
             }
-            shape(model, invocation, completion)?;
-            let next = numbers.len() as u32;
-            let number = *numbers.entry(key(&invocation.value)).or_insert(next);
-            numbered.push((number, position as u32));
+            objects.rows = rows;
+            return Ok(objects);
         }
-        if numbers.len() > 1 && numbers.contains_key(&None) {
+        assert!(row_keys.len() == rows.len(), "each row has a key");
+        let mut counts = vec![0u32; keys.len()];
+        for (row, &key) in rows.iter().zip(row_keys) {
+            counts[key as usize] += u32::from(row.call != NEVER);
+        }
+        // Keys are numbered by appearance; the table is in the order of keys, so that reports are deterministic.
+        let mut used: Vec<u32> = (0..keys.len() as u32).collect();
+        used.retain(|&key| counts[key as usize] > 0);
+        used.sort_by(|&a, &b| keys[a as usize].cmp(&keys[b as usize]));
+        objects.keys = used.iter().map(|&key| keys[key as usize].clone()).collect();
+        if objects.keys.len() > 1 && objects.keys[0].is_none() {
             return Err("some operations have a key and some have none".into());
         }
-        // Keys are numbered by appearance while reading; the table is in the order of keys, so that reports are deterministic.
-        let mut ranks = vec![0; numbers.len()];
-        for (rank, number) in numbers.values().enumerate() {
-            ranks[*number as usize] = rank;
+        let mut ends = vec![0u32; keys.len()];
+        let mut end = 0;
+        for &key in &used {
+            objects.starts.push(end);
+            ends[key as usize] = end;
+            end += counts[key as usize];
         }
-        let mut starts = vec![0; numbers.len() + 1];
-        for (number, _) in &numbered {
-            starts[ranks[*number as usize] + 1] += 1;
-        }
-        for rank in 0..numbers.len() {
-            starts[rank + 1] += starts[rank];
-        }
-        let mut ends = starts.clone();
-        let mut positions = vec![0; numbered.len()];
-        for (number, position) in numbered {
-            let end = &mut ends[ranks[number as usize]];
-            positions[*end] = position;
-            *end += 1;
+        objects.starts.push(end);
+        objects.order = vec![0; end as usize];
+        for (number, (row, &key)) in rows.iter().zip(row_keys).enumerate() {
+            if row.call != NEVER {
+                let place = &mut ends[key as usize];
+                objects.order[*place as usize] = number as u32;
+                *place += 1;
+            }
         }
         assert!(
-            starts[numbers.len()] == positions.len(),
-            "the ranges end with the positions"
+            objects.starts.is_sorted(),
+            "the ranges follow one another, and end with the rows"
         );
-        assert!(starts.is_sorted(), "the ranges follow one another");
-        Ok(LinearObjects {
-            history,
-            model,
-            keys: numbers.into_keys().collect(),
-            starts,
-            positions,
-        })
+        objects.rows = rows;
+        Ok(objects)
     }
 
     /// Number of objects.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
 
     /// The key of an object, when the history has independent keys.
-    pub(super) fn key(&self, number: usize) -> Option<&Key> {
+    pub(crate) fn key(&self, number: usize) -> Option<&Key> {
         self.keys[number].as_ref()
     }
 
-    /// Builds the object of this number.
-    pub(super) fn object(&self, number: usize) -> Result<LinearObject, String> {
-        let mut values = InternedValues::new(self.model);
-        let positions = &self.positions[self.starts[number]..self.starts[number + 1]];
-        let mut entries = Vec::with_capacity(positions.len());
-        for position in positions.iter().map(|&position| position as usize) {
-            if let Some(operation) = HistoryOperation::at(self.history, position)
-                && let Some(shape) = shape(self.model, operation.invocation, operation.completion)?
-            {
-                entries.push(operation.entry(action(&shape, &mut values), position));
-            }
+    /// Builds the object of this number. The rows of a single object are moved, so it can be built once.
+    pub(crate) fn object(&mut self, number: usize) -> LinearObject {
+        let mut entries = if self.starts.is_empty() {
+            std::mem::take(&mut self.rows)
+        } else {
+            let range = self.starts[number] as usize..self.starts[number + 1] as usize;
+            let rows = self.order[range].iter();
+            rows.map(|&row| self.rows[row as usize]).collect()
+        };
+        if self.is_unsorted {
+            entries.sort_by_key(|entry| entry.call);
         }
-        entries.sort_by_key(|entry| entry.call);
-        assert!(
-            entries.iter().all(|entry| entry.call <= entry.ret),
-            "no operation completes before its invocation"
-        );
+        debug_assert!(entries.is_sorted_by_key(|entry| entry.call));
         let all = entries.len();
-        drop_unseen(&mut entries);
-        Ok(LinearObject {
+        self.marks.drop_unseen(&mut entries);
+        LinearObject {
             key: self.keys[number].clone(),
             dropped: all - entries.len(),
             entries,
-            values,
-        })
-    }
-}
-
-fn key(value: &Value) -> Option<Key> {
-    match value {
-        Value::Keyed(key, _) => Some(key.clone()),
-        _ => None,
-    }
-}
-
-/// Drops writes and compare-and-sets of unknown outcome whose new value is neither read nor compared with: a linearization
-/// stays one without them.
-fn drop_unseen(entries: &mut Vec<ObjectOperation>) {
-    let appends = |entry: &ObjectOperation| matches!(entry.action, Action::Append(_));
-    if entries.iter().all(ObjectOperation::is_required) || entries.iter().any(appends) {
-        return;
-    }
-    let mut seen = std::collections::BTreeSet::new();
-    for entry in entries.iter() {
-        match entry.action {
-            Action::Read(value) => _ = seen.insert(value),
-            Action::Cas(from, _) if entry.is_required() => _ = seen.insert(from),
-            _ => {}
         }
     }
-    // A needed compare-and-set needs the value that it compares with, too: repeat until nothing is added.
-    loop {
-        let before = seen.len();
+}
+
+/// A mark for each value, cleared in one step: the values that some operation of an object depends on.
+pub(crate) struct ValueMarks {
+    marks: Vec<u32>,
+    round: u32,
+}
+
+impl ValueMarks {
+    pub(crate) fn new(count: usize) -> ValueMarks {
+        let marks = vec![0; count];
+        ValueMarks { marks, round: 0 }
+    }
+
+    /// Marks a value; true if it was not marked.
+    fn mark(&mut self, value: StateId) -> bool {
+        std::mem::replace(&mut self.marks[value as usize], self.round) != self.round
+    }
+
+    /// Drops writes and compare-and-sets of unknown outcome whose new value is neither read nor compared with, or is the old
+    /// one: a linearization stays one without them.
+    pub(crate) fn drop_unseen(&mut self, entries: &mut Vec<ObjectOperation>) {
+        let appends = |entry: &ObjectOperation| matches!(entry.action, Action::Append(_));
+        if entries.iter().all(ObjectOperation::is_required) || entries.iter().any(appends) {
+            return;
+        }
+        self.round += 1;
+        // The compare-and-sets of unknown outcome: the value that they lead to, and the one that they need.
+        let mut uncertain = Vec::new();
         for entry in entries.iter() {
-            if let Action::Cas(from, to) = entry.action
-                && seen.contains(&to)
-            {
-                seen.insert(from);
+            match entry.action {
+                Action::Read(value) => _ = self.mark(value),
+                Action::Cas(from, _) if entry.is_required() => _ = self.mark(from),
+                Action::Cas(from, to) if from != to => uncertain.push((to, from)),
+                _ => {}
             }
         }
-        if seen.len() == before {
-            break;
+        // One that is needed needs the value that it compares with, too.
+        uncertain.sort_unstable();
+        uncertain.dedup();
+        let is_marked = |marks: &ValueMarks, value| marks.marks[value as usize] == marks.round;
+        let mut needed: Vec<StateId> = uncertain.iter().map(|&(to, _)| to).collect();
+        needed.retain(|&to| is_marked(self, to));
+        needed.dedup();
+        while let Some(value) = needed.pop() {
+            let first = uncertain.partition_point(|&(to, _)| to < value);
+            let leading = uncertain[first..].iter();
+            for &(_, from) in leading.take_while(|&&(to, _)| to == value) {
+                if self.mark(from) {
+                    needed.push(from);
+                }
+            }
         }
+        entries.retain(|entry| match entry.action {
+            _ if entry.is_required() => true,
+            Action::Write(value) => is_marked(self, value),
+            Action::Cas(from, to) => from != to && is_marked(self, to),
+            Action::Read(_) | Action::Append(_) => true,
+        });
     }
-    entries.retain(|entry| match entry.action {
-        Action::Write(value) | Action::Cas(_, value) => {
-            entry.is_required() || seen.contains(&value)
-        }
-        Action::Read(_) | Action::Append(_) => true,
-    });
 }
 
 /// Is this the invocation of a read of a tuple `[key nil]` that was imported as a plain list?
-pub(super) fn is_tuple(op: &Op) -> bool {
+pub(crate) fn is_tuple(op: &Op) -> bool {
     match &op.value {
         Value::List(items) => op.is_invoke() && matches!(&items[..], [_, Value::Nil]),
         _ => false,

@@ -6,14 +6,15 @@ mod online_counterexample;
 
 use super::explanation::NONLINEARIZABLE;
 use super::model::Model;
+use super::object;
 use super::search::Bound;
-use super::{FINDINGS_MAX, Linearizable, RESULTS_MAX, object};
+use crate::linearizable::{FINDINGS_MAX, Linearizable, RESULTS_MAX};
 use jit_linearizer::Cell;
 use object_queue::{Invocation, ObjectQueue, Resolution};
 use online_counterexample::OnlineCounterexample;
 use seatrial_checker::{
-    Checked, Checker as _, ClosedKeys, Details, Figures, Finding, KeyFigures, KeyResult,
-    LinearizabilityFigures, OnlineChecker, Progress, Validity, Verdict, gather,
+    Checked, ClosedKeys, Details, Figures, Finding, KeyFigures, KeyResult, LinearizabilityFigures,
+    OnlineChecker, Progress, Validity, Verdict,
 };
 use seatrial_cycles::dense_id;
 use seatrial_history::chunk::ValueView;
@@ -317,6 +318,8 @@ impl OnlineObjects {
             objects: counts.objects,
             operations: counts.operations,
             unknown: counts.unknown,
+            by_zones: 0,
+            search_reason: None,
             configurations: counts.configurations,
             configurations_max: jit_linearizer::CONFIGURATIONS_MAX as u64,
             findings_max: FINDINGS_MAX,
@@ -388,7 +391,7 @@ impl OnlineChecker for OnlineObjects {
             self.advance(object);
         }
         if self.fallback.is_some() {
-            return Ok(self.checker.check(&gather(source)?).into());
+            return Ok(self.checker.check_again(source)?.into());
         }
         if self.keys_violated > 0 {
             // The search of the whole history explains a violation in fewer operations, as `check` of the finished file does.
@@ -401,7 +404,7 @@ impl OnlineChecker for OnlineObjects {
                     .min(SEARCHED_AGAIN_MAX),
                 ..self.checker.bound
             };
-            let searched = self.checker.with_bound(bound).check(&gather(source)?);
+            let searched = self.checker.with_bound(bound).check_again(source)?;
             assert!(searched.valid != Validity::Valid, "a violation is definite");
             if searched.valid == Validity::Invalid {
                 return Ok(searched.into());

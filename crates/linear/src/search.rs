@@ -1,9 +1,38 @@
 //! The search for a linearization.
 
 use super::configurations::ConfigurationTable;
-use super::model::{Action, InternedValues, StateId};
 use super::object::{NEVER, ObjectOperation};
-use std::collections::{BTreeMap, BTreeSet};
+use super::values::StateId;
+use std::collections::BTreeSet;
+
+/// A data type as the search needs it: states and actions are numbers or as cheap. Equal actions do the same.
+pub(crate) trait Transitions {
+    /// What an operation does.
+    type Action: Copy + Ord;
+
+    /// The state after `action`, if it is possible in `state`. The initial state is 0.
+    fn step(&mut self, state: StateId, action: Self::Action) -> Option<StateId>;
+
+    /// Does this action leave every state as it is in which it is possible? It can then take place as soon as it is possible;
+    /// an action that changes other states may be needed later, even if it changes nothing now.
+    fn is_read(&self, _action: Self::Action) -> bool {
+        false
+    }
+
+    /// Is this action possible in every state, and leads to one that does not depend on it?
+    fn is_overwrite(&self, _action: Self::Action) -> bool {
+        false
+    }
+
+    /// Of the required operations that need a state to which no operation leads that began before their end, the one that ends
+    /// first: a search need not try to pass it.
+    fn unfounded(&self, _entries: &[ObjectOperation<Self::Action>]) -> Option<u32> {
+        None
+    }
+
+    /// Bytes that the states hold.
+    fn bytes(&self) -> usize;
+}
 
 /// Limits of one search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +55,7 @@ impl Default for Bound {
 
 /// The result of the search of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum SearchResult {
+pub(crate) enum SearchResult {
     /// There is a linearization.
     Linearizable,
     /// There is none.
@@ -42,17 +71,19 @@ pub(super) enum SearchResult {
 
 /// The furthest point that any order of operations reaches: why there is no linearization.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counterexample {
+pub(crate) struct Counterexample {
     /// The operation that no order can linearize before its completion.
-    pub(super) entry: usize,
+    pub(crate) entry: usize,
     /// A longest linearizable prefix: entries with the state after each. `None` from a check that keeps no orders.
-    pub(super) prefix: Option<Vec<(usize, StateId)>>,
+    pub(crate) prefix: Option<Vec<(usize, StateId)>>,
     /// The possible states of the object when that operation had to take effect, by number.
-    pub(super) states: Vec<StateId>,
+    pub(crate) states: Vec<StateId>,
     /// Operations that had begun and not ended when that operation ended, itself excluded.
-    pub(super) concurrent: Vec<usize>,
+    pub(crate) concurrent: Vec<usize>,
     /// Does no operation that began before its end lead to the state that it needs? Then `states` are not all.
-    pub(super) is_unfounded: bool,
+    pub(crate) is_unfounded: bool,
+    /// Operations of the whole object, if these are a part of it that alone is not linearizable.
+    pub(crate) out_of: Option<usize>,
 }
 
 /// Wing and Gong's search ("Testing and Verifying Concurrent Objects", 1993) with Lowe's two improvements ("Testing
@@ -70,9 +101,9 @@ pub(super) struct Counterexample {
 ///
 /// Its downside: with many operations of unknown outcome the number of configurations is exponential in them, so the
 /// search has a [`Bound`] and may end undecided.
-pub(super) struct Search<'a> {
-    entries: &'a [ObjectOperation],
-    values: &'a mut InternedValues,
+pub(crate) struct Search<'a, T: Transitions> {
+    entries: &'a [ObjectOperation<T::Action>],
+    values: &'a mut T,
     bound: Bound,
     /// Slots below this hold required operations, the others those of unknown outcome.
     required_slots: usize,
@@ -82,7 +113,7 @@ pub(super) struct Search<'a> {
     slots: Vec<u32>,
     /// The entry in each slot at the current event, or [`NONE`].
     holders: Vec<u32>,
-    pub(super) table: ConfigurationTable,
+    pub(crate) table: ConfigurationTable,
     /// The current configuration.
     at: usize,
     state: StateId,
@@ -102,7 +133,7 @@ enum CallEvent {
 }
 
 /// No entry, no record.
-pub(super) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// A configuration whose successors are being tried.
 struct SearchFrame {
@@ -113,13 +144,13 @@ struct SearchFrame {
     next: usize,
 }
 
-impl<'a> Search<'a> {
+impl<'a, T: Transitions> Search<'a, T> {
     /// A search over the operations of one object, which must be in the order of their calls.
-    pub(super) fn new(
-        entries: &'a [ObjectOperation],
-        values: &'a mut InternedValues,
+    pub(crate) fn new(
+        entries: &'a [ObjectOperation<T::Action>],
+        values: &'a mut T,
         bound: Bound,
-    ) -> Search<'a> {
+    ) -> Search<'a, T> {
         let mut times: Vec<(u32, bool, u32)> = Vec::with_capacity(2 * entries.len());
         for (number, entry) in entries.iter().enumerate() {
             times.push((entry.call, false, number as u32));
@@ -145,6 +176,7 @@ impl<'a> Search<'a> {
         );
         let (slots, required_slots, slot_count) = slots(&events, entries);
         let words = slot_count.div_ceil(64).max(1);
+        let unfounded = values.unfounded(entries);
         Search {
             entries,
             values,
@@ -158,13 +190,13 @@ impl<'a> Search<'a> {
             state: 0,
             mask: vec![0; words],
             bare: false,
-            unfounded: unfounded(entries),
+            unfounded,
             log: None,
         }
     }
 
     /// Searches to the end or to a bound.
-    pub(super) fn run(mut self) -> (SearchResult, u64) {
+    pub(crate) fn run(mut self) -> (SearchResult, u64) {
         let result = self.search();
         (result, self.table.len())
     }
@@ -252,7 +284,7 @@ impl<'a> Search<'a> {
                     continue;
                 }
                 let entry = self.entries[holder as usize];
-                let blind = matches!(entry.action, Action::Write(_));
+                let blind = self.values.is_overwrite(entry.action);
                 let possible = match self.values.step(self.state, entry.action) {
                     None => false,
                     Some(_) if entry.is_required() => true,
@@ -279,7 +311,7 @@ impl<'a> Search<'a> {
     }
 
     /// Repeats the step to a record; returns the operations that it linearized, with the state after each.
-    pub(super) fn replay(&mut self, parent: u32, via: u32) -> Vec<(usize, StateId)> {
+    pub(crate) fn replay(&mut self, parent: u32, via: u32) -> Vec<(usize, StateId)> {
         self.log = Some(Vec::new());
         if parent == NONE {
             self.mask.fill(0);
@@ -294,7 +326,7 @@ impl<'a> Search<'a> {
     }
 
     /// The operation whose completion is next.
-    pub(super) fn next_completion(&self) -> Option<u32> {
+    pub(crate) fn next_completion(&self) -> Option<u32> {
         match self.events.get(self.at) {
             Some(CallEvent::Return(entry)) => Some(*entry),
             _ => None,
@@ -302,18 +334,18 @@ impl<'a> Search<'a> {
     }
 
     /// Does no operation lead to the state that this one needs?
-    pub(super) fn is_unfounded(&self, entry: u32) -> bool {
+    pub(crate) fn is_unfounded(&self, entry: u32) -> bool {
         self.unfounded == Some(entry)
     }
 
     /// The operations open at the current event.
-    pub(super) fn open(&self) -> Vec<usize> {
+    pub(crate) fn open(&self) -> Vec<usize> {
         let holders = self.holders.iter().filter(|&&holder| holder != NONE);
         holders.map(|&holder| holder as usize).collect()
     }
 
     /// Makes a recorded configuration the current one.
-    pub(super) fn restore(&mut self, record: u32) {
+    pub(crate) fn restore(&mut self, record: u32) {
         let (at, state) = self.table.key(record);
         self.mask.copy_from_slice(self.table.mask(record));
         self.state = state;
@@ -410,7 +442,8 @@ impl<'a> Search<'a> {
             if holder == NONE || self.is_linearized(holder) {
                 continue;
             }
-            if self.entries[holder as usize].action == Action::Read(self.state) {
+            let action = self.entries[holder as usize].action;
+            if self.values.is_read(action) && self.values.step(self.state, action).is_some() {
                 self.flip(holder);
                 self.bare = false;
                 any = true;
@@ -423,33 +456,9 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Of the required operations that need a state to which no operation leads that began before their end, the one that ends
-/// first. `None` with appends, since those may lead to any state.
-fn unfounded(entries: &[ObjectOperation]) -> Option<u32> {
-    let mut founded: BTreeMap<StateId, u32> = BTreeMap::from([(0, 0)]);
-    for entry in entries {
-        match entry.action {
-            Action::Write(to) => _ = founded.entry(to).or_insert(entry.call),
-            Action::Cas(from, to) if from != to => _ = founded.entry(to).or_insert(entry.call),
-            Action::Append(_) => return None,
-            _ => {}
-        }
-    }
-    let is_unfounded = |entry: &ObjectOperation| match entry.action {
-        Action::Read(from) | Action::Cas(from, _) if entry.is_required() => {
-            founded.get(&from).is_none_or(|&call| call > entry.ret)
-        }
-        _ => false,
-    };
-    let numbered = entries.iter().zip(0..);
-    let all = numbered.filter(|(entry, _)| is_unfounded(entry));
-    all.min_by_key(|(entry, _)| entry.ret)
-        .map(|(_, number)| number)
-}
-
 /// Assigns every required entry the lowest slot that is free from its call to its return, and every other entry a slot of its
 /// own after those. Returns the slots, the number of the first kind, and the number of all.
-fn slots(events: &[CallEvent], entries: &[ObjectOperation]) -> (Vec<u32>, usize, usize) {
+fn slots<A>(events: &[CallEvent], entries: &[ObjectOperation<A>]) -> (Vec<u32>, usize, usize) {
     let mut slots = vec![0; entries.len()];
     let mut free = BTreeSet::new();
     let mut required_slots = 0;

@@ -2,12 +2,13 @@
 
 use super::InternedWords;
 use super::jit_linearizer::{Cell, Refuted};
-use crate::explanation;
-use crate::model::{InternedValues, Model, action, shape};
+use crate::explanation::ViolationExcerpt;
+use crate::model::{Model, action, shape};
 use crate::object::{LinearObject, NEVER, ObjectOperation};
 use crate::search::Counterexample;
+use crate::values::{ObjectStates, ValueTable};
 use seatrial_checker::Finding;
-use seatrial_history::{History, Key, Op};
+use seatrial_history::{FixedMap, Key, Op};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An operation that no order can linearize before its completion.
@@ -37,9 +38,11 @@ impl OnlineCounterexample {
         ops: &BTreeMap<u64, Op>,
         words: &InternedWords,
     ) -> Finding {
-        let history = History::from_ops(ops.values().cloned().collect());
+        // The positions that it names, numbered: positions of any length fit into the entries.
         let numbers: BTreeMap<u64, u32> = ops.keys().copied().zip(0..).collect();
-        let mut values = InternedValues::new(model);
+        let named = (0u64..).zip(ops.values().cloned()).collect();
+        let mut values = ValueTable::new(model);
+        let mut indeterminate = FixedMap::default();
         let mut entries = Vec::new();
         let refuted = &self.refuted;
         let known = std::iter::once(&refuted.operation).chain(&refuted.concurrent);
@@ -53,11 +56,14 @@ impl OnlineCounterexample {
             };
             let completion = end.and_then(|end| ops.get(&end));
             if let Ok(Some(shape)) = shape(model, invocation, completion) {
-                let end = end.filter(|_| is_required).and_then(number);
+                let end = end.and_then(number);
+                if let Some(end) = end.filter(|_| !is_required) {
+                    indeterminate.insert(call_number, end);
+                }
                 entries.push(ObjectOperation {
                     action: action(&shape, &mut values),
                     call: call_number,
-                    ret: end.unwrap_or(NEVER),
+                    ret: end.filter(|_| is_required).unwrap_or(NEVER),
                 });
             }
         }
@@ -69,13 +75,17 @@ impl OnlineCounterexample {
             states: states.collect(),
             concurrent: (1..entries.len()).collect(),
             is_unfounded: false,
+            out_of: None,
         };
         let object = LinearObject {
             key: key.cloned(),
             dropped: 0,
             entries,
-            values,
         };
-        explanation::finding(&history, model, &object, &counterexample)
+        let states = ObjectStates::new(&values);
+        let excerpt =
+            ViolationExcerpt::new(model, &object, &counterexample, states, &indeterminate);
+        let finding = excerpt.finding(&named);
+        finding.expect("the operations that it names are there")
     }
 }

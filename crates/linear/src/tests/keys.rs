@@ -1,7 +1,8 @@
 //! Histories of independent keys: all searched, or up to the first that is broken.
 
 use super::{brute_force, random_history};
-use crate::{CONFIGURATIONS_FIRST, Linearizable, Model};
+use crate::linearizable::CONFIGURATIONS_FIRST;
+use crate::{Linearizable, Model};
 use seatrial_checker::{Checker as _, Validity, Verdict};
 use seatrial_history::{History, Key, Op, OpType, Process, Value};
 use seatrial_machine::Rng;

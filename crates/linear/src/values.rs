@@ -1,0 +1,247 @@
+//! The values of a history, numbered.
+
+use crate::model::{Action, Model};
+use crate::object::ObjectOperation;
+use crate::search::Transitions;
+use seatrial_history::{FixedMap, Value};
+use std::sync::Arc;
+
+/// The number of a value; also the state of an object. 0 is the initial state.
+pub(crate) type StateId = u32;
+
+/// Integers from 0 to this times the number of known values are found by index, others by hash: workloads count up.
+const DENSE_FACTOR: usize = 16;
+/// Integers that are found by index however few are known.
+const DENSE_MIN: usize = 4_096;
+
+/// All values of a history, numbered in order of appearance. Key independent: the same value of two keys has one number.
+///
+/// Cost: 12 bytes for an integer that is found by index, about 40 for another, its text twice for any other value. A look-up is
+/// one access for the former.
+pub(crate) struct ValueTable {
+    /// By integer: its number plus one, 0 for none.
+    dense: Vec<u32>,
+    integers: FixedMap<i64, StateId>,
+    /// All other values, by their text.
+    texts: FixedMap<Arc<str>, StateId>,
+    /// By number: the integer, where [`ValueTable::others`] has no other value.
+    known: Vec<i64>,
+    others: FixedMap<StateId, Value>,
+}
+
+impl ValueTable {
+    /// Only the initial value of `model`.
+    pub(crate) fn new(model: Model) -> ValueTable {
+        let mut values = ValueTable {
+            dense: Vec::new(),
+            integers: FixedMap::default(),
+            texts: FixedMap::default(),
+            known: Vec::new(),
+            others: FixedMap::default(),
+        };
+        let initial = values.intern(&model.initial());
+        assert!(initial == 0, "the initial value is the first");
+        values
+    }
+
+    /// Number of values.
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// The number of an integer.
+    pub(crate) fn integer(&mut self, integer: i64) -> StateId {
+        let place = usize::try_from(integer).unwrap_or(usize::MAX);
+        if let Some(&known) = self.dense.get(place)
+            && known > 0
+        {
+            return known - 1;
+        }
+        // An integer that was out of reach of the index when it first appeared stays in the map.
+        if !self.integers.is_empty()
+            && let Some(&known) = self.integers.get(&integer)
+        {
+            return known;
+        }
+        let number = self.known.len() as StateId;
+        self.known.push(integer);
+        if place < DENSE_MIN.max(DENSE_FACTOR * self.known.len()) {
+            if self.dense.len() <= place {
+                self.dense.resize((place + 1).next_power_of_two(), 0);
+            }
+            self.dense[place] = number + 1;
+        } else {
+            self.integers.insert(integer, number);
+        }
+        number
+    }
+
+    /// The number of `value`.
+    pub(crate) fn intern(&mut self, value: &Value) -> StateId {
+        if let Value::Int(integer) = value {
+            return self.integer(*integer);
+        }
+        let text: Arc<str> = value.to_string().into();
+        if let Some(&known) = self.texts.get(&text) {
+            return known;
+        }
+        let number = self.known.len() as StateId;
+        self.texts.insert(text, number);
+        self.known.push(0);
+        self.others.insert(number, value.clone());
+        assert!(
+            self.texts.len() == self.others.len(),
+            "each value that is no integer has a text of its own"
+        );
+        number
+    }
+
+    /// The value of this number.
+    pub(crate) fn get(&self, state: StateId) -> Value {
+        let other = self.others.get(&state).cloned();
+        other.unwrap_or_else(|| Value::Int(self.known[state as usize]))
+    }
+}
+
+/// The states of one object: those of the table, and texts that appends make.
+pub(crate) struct ObjectStates<'v> {
+    values: &'v ValueTable,
+    /// Texts that only appends make, by number minus that of the first.
+    made: Vec<Value>,
+    made_texts: FixedMap<Arc<str>, StateId>,
+    appended: FixedMap<(StateId, StateId), StateId>,
+    /// Bytes of `made`.
+    bytes: usize,
+}
+
+impl<'v> ObjectStates<'v> {
+    pub(crate) fn new(values: &'v ValueTable) -> ObjectStates<'v> {
+        ObjectStates {
+            values,
+            made: Vec::new(),
+            made_texts: FixedMap::default(),
+            appended: FixedMap::default(),
+            bytes: 0,
+        }
+    }
+
+    /// The value of this number.
+    pub(crate) fn get(&self, state: StateId) -> Value {
+        let made = (state as usize).checked_sub(self.values.len());
+        let made = made.and_then(|place| self.made.get(place));
+        made.cloned().unwrap_or_else(|| self.values.get(state))
+    }
+
+    fn append(&mut self, state: StateId, text: StateId) -> StateId {
+        if let Some(&known) = self.appended.get(&(state, text)) {
+            return known;
+        }
+        let part = |state| match self.get(state) {
+            Value::Text(text) => text,
+            other => other.to_string().into(),
+        };
+        let whole = Value::text(format!("{}{}", part(state), part(text)));
+        let text_of: Arc<str> = whole.to_string().into();
+        let known = self.values.texts.get(&text_of);
+        let known = known.or_else(|| self.made_texts.get(&text_of)).copied();
+        let number = known.unwrap_or_else(|| {
+            let number = (self.values.len() + self.made.len()) as StateId;
+            self.bytes += 2 * text_of.len();
+            self.made_texts.insert(text_of, number);
+            self.made.push(whole);
+            number
+        });
+        self.appended.insert((state, text), number);
+        number
+    }
+}
+
+impl Transitions for ObjectStates<'_> {
+    type Action = Action;
+
+    fn step(&mut self, state: StateId, action: Action) -> Option<StateId> {
+        match action {
+            Action::Read(value) => (state == value).then_some(state),
+            Action::Write(value) => Some(value),
+            Action::Cas(from, to) => (state == from).then_some(to),
+            Action::Append(text) => Some(self.append(state, text)),
+        }
+    }
+
+    fn is_read(&self, action: Action) -> bool {
+        match action {
+            Action::Read(_) => true,
+            Action::Cas(from, to) => from == to,
+            Action::Write(_) | Action::Append(_) => false,
+        }
+    }
+
+    fn is_overwrite(&self, action: Action) -> bool {
+        matches!(action, Action::Write(_))
+    }
+
+    /// `None` with appends, since those may lead to any state.
+    fn unfounded(&self, entries: &[ObjectOperation]) -> Option<u32> {
+        let mut founded: FixedMap<StateId, u32> = FixedMap::default();
+        founded.insert(0, 0);
+        for entry in entries {
+            match entry.action {
+                Action::Write(to) => _ = founded.entry(to).or_insert(entry.call),
+                Action::Cas(from, to) if from != to => {
+                    founded.entry(to).or_insert(entry.call);
+                }
+                Action::Append(_) => return None,
+                _ => {}
+            }
+        }
+        let is_unfounded = |entry: &ObjectOperation| match entry.action {
+            Action::Read(from) | Action::Cas(from, _) if entry.is_required() => {
+                founded.get(&from).is_none_or(|&call| call > entry.ret)
+            }
+            _ => false,
+        };
+        let numbered = entries.iter().zip(0..);
+        let all = numbered.filter(|(entry, _)| is_unfounded(entry));
+        all.min_by_key(|(entry, _)| entry.ret)
+            .map(|(_, number)| number)
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_one_number_each() {
+        let mut values = ValueTable::new(Model::Register);
+        let integers = [0, 1, -1, 70_000, 5, 1 << 40, i64::MIN, i64::MAX];
+        let numbers = integers.map(|integer| values.integer(integer));
+        assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 8]);
+        for integer in 0..5_000 {
+            values.integer(integer);
+        }
+        assert_eq!(integers.map(|integer| values.integer(integer)), numbers);
+        assert_eq!(values.get(4), Value::Int(70_000));
+        assert_eq!((values.get(0), values.intern(&Value::Nil)), (Value::Nil, 0));
+        let text = values.intern(&Value::text("1"));
+        assert_eq!(values.get(text), Value::text("1"));
+        assert_ne!(text, values.integer(1));
+    }
+
+    #[test]
+    fn appended_text_is_the_value_that_was_read() {
+        let mut values = ValueTable::new(Model::KeyValue);
+        let [a, b, ab] = ["a", "b", "ab"].map(|text| values.intern(&Value::text(text)));
+        let mut states = ObjectStates::new(&values);
+        assert_eq!(states.append(0, a), a);
+        assert_eq!(states.append(a, b), ab);
+        let aba = states.append(ab, a);
+        assert_eq!(aba as usize, values.len());
+        assert_eq!(states.append(ab, a), aba);
+        assert_eq!(states.get(aba), Value::text("aba"));
+    }
+}
