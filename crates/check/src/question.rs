@@ -338,7 +338,10 @@ fn effects(request: &Request, names: &[&str], provenance: &Provenance) -> Result
     }
     let is_linear = |name: &&str| entry(name).is_some_and(Entry::has_keys);
     if request.all_keys && !names.iter().any(is_linear) {
-        return refuse("--all-keys", "register, cas-register, mutex and kv-map");
+        return refuse(
+            "--all-keys",
+            "searches for linearizations: register, fifo-queue and others",
+        );
     }
     if request.inference.linearizable_keys && provenance.is_timeless() {
         return Err(RequestError::NoTimes);

@@ -119,7 +119,7 @@ fn levels() -> Vec<&'static str> {
 
 /// All checkers, in the order of help texts.
 #[rustfmt::skip]
-pub static CHECKERS: [Entry; 21] = [
+pub static CHECKERS: [Entry; 27] = [
     entry!("stats", "outcomes by function; unknown when one never succeeds", none, COUNTED, false,
         plain!("stats", Stats)),
     entry!("register", "reads and writes of a register", linearizable, SEARCHED, true,
@@ -130,6 +130,18 @@ pub static CHECKERS: [Entry; 21] = [
         linear!("mutex", linear::Model::Mutex)),
     entry!("kv-map", "get, put and append of text by key", linearizable, SEARCHED, false,
         linear!("kv-map", linear::Model::KeyValue)),
+    entry!("fifo-queue", "enqueue, dequeue and peek, first in, first out", linearizable, SEARCHED, false,
+        linear!("fifo-queue", linear::Model::FifoQueue)),
+    entry!("stack", "push, pop and peek, last in, first out", linearizable, SEARCHED, false,
+        linear!("stack", linear::Model::Stack)),
+    entry!("priority-queue", "insert, poll and peek, the least value first", linearizable, SEARCHED, false,
+        linear!("priority-queue", linear::Model::PriorityQueue)),
+    entry!("bag", "a multiset: add, and take of any element", linearizable, SEARCHED, false,
+        linear!("bag", linear::Model::Bag)),
+    entry!("deque", "push, pop and peek at the front and at the back", linearizable, SEARCHED, false,
+        linear!("deque", linear::Model::Deque)),
+    entry!("linearizable-counter", "additions and reads of a counter", linearizable, SEARCHED, false,
+        linear!("linearizable-counter", linear::Model::Counter)),
     entry!("list-append", "transactions of appends to lists and reads", levels, Ok(()), true,
         |name| Ok(Box::new(list_append(name)?))),
     entry!("rw-register", "transactions of writes and reads, version orders inferred", levels, Ok(()), false,

@@ -47,7 +47,7 @@ impl<T: Transitions> Search<'_, T> {
     }
 
     /// The order of operations that led to a record, with the state after each.
-    fn prefix(&mut self, record: u32) -> Vec<(usize, StateId)> {
+    pub(crate) fn prefix(&mut self, record: u32) -> Vec<(usize, StateId)> {
         let mut path = vec![self.table.parent(record)];
         while let Some(&(parent, _)) = path.last()
             && parent != NONE

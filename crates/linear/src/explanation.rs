@@ -1,6 +1,6 @@
 //! The explanation of a violation, in words.
 
-use crate::model::{Action, Model};
+use crate::model::{Action, Model, Taken};
 use crate::object::{LinearObject, ObjectOperation};
 use crate::search::Counterexample;
 use crate::values::{ObjectStates, StateId};
@@ -155,6 +155,15 @@ impl Words<'_> {
                 format!("{f} {}", self.value(value))
             }
             Action::Cas(from, to) => format!("{f} from {} to {}", self.value(from), self.value(to)),
+            Action::Put(_, element) | Action::Increment(element) => {
+                format!("{f} {}", self.value(element))
+            }
+            Action::TakeAny(..) => format!("{f} of unknown result"),
+            Action::Take(_, taken) | Action::Peek(_, taken) => match taken {
+                Taken::Element(element) => format!("{f} {}", self.value(element)),
+                Taken::Nothing => format!("{f} of nothing"),
+                Taken::Unknown => format!("{f} of unknown result"),
+            },
         }
     }
 
@@ -217,7 +226,7 @@ impl Words<'_> {
 
     /// The state in words: "it is 3".
     fn is(&self, state: StateId) -> String {
-        match self.excerpt.states.get(state) {
+        match self.excerpt.states.state(state) {
             Value::Text(name) if self.excerpt.model == Model::Mutex => {
                 format!("it is {name}")
             }

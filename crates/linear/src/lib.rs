@@ -16,6 +16,7 @@
 //! # Ok::<(), import::ImportError>(())
 //! ```
 
+mod collections;
 mod configurations;
 mod counterexample;
 mod explanation;
@@ -27,11 +28,16 @@ mod object;
 mod online;
 mod register_zones;
 mod search;
+mod sequential;
 mod values;
 
 pub use linearizable::Linearizable;
 pub use model::Model;
 pub use search::Bound;
+pub use sequential::{
+    Linearizability, NoLinearization, ObservedCall, SequentialModel, assert_linearizable,
+    check_history,
+};
 
 #[cfg(test)]
 mod tests;

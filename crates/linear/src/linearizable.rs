@@ -1,5 +1,6 @@
 //! The checker of linearizability.
 
+use crate::collections::expand_takes;
 use crate::explanation::{NONLINEARIZABLE, ViolationExcerpt};
 use crate::gathering::Gathering;
 use crate::model::Model;
@@ -118,6 +119,7 @@ impl Linearizable {
         for number in 0..objects.len() {
             let object = objects.object(number);
             tally.count(&object);
+            let object = self.searchable(object, tally);
             let bound = if self.stops_at_first && objects.len() > 1 {
                 self.first_bound(&object)
             } else {
@@ -135,7 +137,7 @@ impl Linearizable {
             }
         }
         for (searched, &number) in left.iter().enumerate() {
-            let object = objects.object(number);
+            let object = self.searchable(objects.object(number), tally);
             if let Some(exhausted) = self.decide(&object, self.bound, tally) {
                 tally.note_exhausted(&object, &exhausted);
             }
@@ -150,6 +152,20 @@ impl Linearizable {
             tally.checked,
             objects.len()
         );
+    }
+
+    /// The object as the search needs it.
+    fn searchable(&self, mut object: LinearObject, tally: &mut CheckTally<'_>) -> LinearObject {
+        if self.model == Model::Bag && !expand_takes(&mut object.entries) {
+            let key = key_prefix(&object);
+            tally.exhausted.get_or_insert_with(|| {
+                format!(
+                    "{key}too many removals of unknown outcome: each may have taken any element"
+                )
+            });
+            object.entries.clear();
+        }
+        object
     }
 
     /// Decides one object and adds its result: by zones where they apply, else by a search, whose limit is returned if it was
@@ -179,7 +195,7 @@ impl Linearizable {
             ..bound
         };
         let is_refuted = core.is_some();
-        let mut states = ObjectStates::new(tally.values);
+        let mut states = ObjectStates::new(self.model, tally.values);
         let bound = if is_refuted { explained } else { bound };
         let (result, visited) = Search::new(&object.entries, &mut states, bound).run();
         assert!(
@@ -219,7 +235,7 @@ impl Linearizable {
             entries: entries.collect(),
             dropped: 0,
         };
-        let mut states = ObjectStates::new(tally.values);
+        let mut states = ObjectStates::new(self.model, tally.values);
         let (result, visited) = Search::new(&part.entries, &mut states, self.bound).run();
         tally.configurations += visited;
         let counterexample = match result {
@@ -315,7 +331,7 @@ impl<'v> CheckTally<'v> {
             let key = key_prefix(object);
             match value {
                 Some(value) => format!("{key}more than one operation writes {value}"),
-                None => format!("{key}appends are no writes of one value"),
+                None => format!("{key}its operations are not those of a register"),
             }
         });
     }

@@ -1,6 +1,6 @@
 //! Objects: the operations of a history by key, as monitors and the search need them.
 
-use crate::model::Action;
+use crate::model::{Action, Taken};
 use crate::values::StateId;
 use seatrial_history::{Key, Op, Value};
 
@@ -167,8 +167,10 @@ impl ValueMarks {
     /// Drops writes and compare-and-sets of unknown outcome whose new value is neither read nor compared with, or is the old
     /// one: a linearization stays one without them.
     pub(crate) fn drop_unseen(&mut self, entries: &mut Vec<ObjectOperation>) {
-        let appends = |entry: &ObjectOperation| matches!(entry.action, Action::Append(_));
-        if entries.iter().all(ObjectOperation::is_required) || entries.iter().any(appends) {
+        let is_sum = |entry: &ObjectOperation| {
+            matches!(entry.action, Action::Append(_) | Action::Increment(_))
+        };
+        if entries.iter().all(ObjectOperation::is_required) || entries.iter().any(is_sum) {
             return;
         }
         self.round += 1;
@@ -179,6 +181,8 @@ impl ValueMarks {
                 Action::Read(value) => _ = self.mark(value),
                 Action::Cas(from, _) if entry.is_required() => _ = self.mark(from),
                 Action::Cas(from, to) if from != to => uncertain.push((to, from)),
+                Action::Take(_, Taken::Element(element))
+                | Action::Peek(_, Taken::Element(element)) => _ = self.mark(element),
                 _ => {}
             }
         }
@@ -200,9 +204,9 @@ impl ValueMarks {
         }
         entries.retain(|entry| match entry.action {
             _ if entry.is_required() => true,
-            Action::Write(value) => is_marked(self, value),
+            Action::Write(value) | Action::Put(_, value) => is_marked(self, value),
             Action::Cas(from, to) => from != to && is_marked(self, to),
-            Action::Read(_) | Action::Append(_) => true,
+            _ => true,
         });
     }
 }

@@ -138,10 +138,11 @@ impl InternedWords {
 }
 
 impl OnlineObjects {
-    /// Starts the check; `None` for a data type that needs the whole history: appended text has too many states.
+    /// Starts the check; `None` for a data type that needs the whole history: texts and collections have too many states.
     pub(crate) fn new(checker: Linearizable) -> Option<OnlineObjects> {
         let model = checker.model;
-        (model != Model::KeyValue).then(|| OnlineObjects {
+        let is_register = matches!(model, Model::Register | Model::CasRegister | Model::Mutex);
+        is_register.then(|| OnlineObjects {
             checker,
             model,
             objects: Vec::new(),

@@ -122,7 +122,7 @@ impl Zones {
                 Action::Write(value) => value,
                 Action::Cas(from, to) if from != to => to,
                 Action::Read(_) | Action::Cas(..) => continue,
-                Action::Append(_) => return Err(None),
+                _ => return Err(None),
             };
             let cluster = self.cluster(value);
             if cluster.writer != NONE || value == 0 {
@@ -143,7 +143,7 @@ impl Zones {
                 Action::Read(value) => (value, true),
                 // It changes nothing.
                 Action::Cas(from, to) => (from, from == to),
-                Action::Write(_) | Action::Append(_) => continue,
+                _ => continue,
             };
             let cluster = self.cluster(value);
             if cluster.writer == NONE && value != 0 {
@@ -323,7 +323,7 @@ impl Zones {
             while core.insert(at) {
                 let writer = match entries[at as usize].action {
                     Action::Read(value) | Action::Cas(value, _) => self.get(value).writer,
-                    Action::Write(_) | Action::Append(_) => NONE,
+                    _ => NONE,
                 };
                 if writer == NONE {
                     break;

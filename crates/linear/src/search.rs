@@ -122,6 +122,8 @@ pub(crate) struct Search<'a, T: Transitions> {
     bare: bool,
     /// The first operation that needs a state to which no operation leads: no order can pass it.
     unfounded: Option<u32>,
+    /// The step that led to the end: the record, and the entry that was linearized from it.
+    last: (u32, u32),
     /// While replaying: each operation that is linearized, with the state after it.
     log: Option<Vec<(usize, StateId)>>,
 }
@@ -191,17 +193,31 @@ impl<'a, T: Transitions> Search<'a, T> {
             mask: vec![0; words],
             bare: false,
             unfounded,
+            last: (NONE, NONE),
             log: None,
         }
     }
 
     /// Searches to the end or to a bound.
     pub(crate) fn run(mut self) -> (SearchResult, u64) {
-        let result = self.search();
+        let result = self.find();
         (result, self.table.len())
     }
 
-    fn search(&mut self) -> SearchResult {
+    /// The entries in the order that [`Search::find`] found.
+    pub(crate) fn linearization(&mut self) -> Vec<usize> {
+        let (parent, via) = self.last;
+        let mut order = if parent == NONE {
+            Vec::new()
+        } else {
+            self.prefix(parent)
+        };
+        order.extend(self.replay(parent, via));
+        order.into_iter().map(|(entry, _)| entry).collect()
+    }
+
+    /// Searches to the end or to a bound, once.
+    pub(crate) fn find(&mut self) -> SearchResult {
         if self.settle() {
             return SearchResult::Linearizable;
         }
@@ -229,6 +245,7 @@ impl<'a, T: Transitions> Search<'a, T> {
                 continue;
             }
             if self.settle() {
+                self.last = (parent, candidate);
                 return SearchResult::Linearizable;
             }
             if let Some(bound) = self.exhausted() {

@@ -1,6 +1,7 @@
 //! The values of a history, numbered.
 
-use crate::model::{Action, Model};
+use crate::collections::CollectionStates;
+use crate::model::{Action, Model, Taken};
 use crate::object::ObjectOperation;
 use crate::search::Transitions;
 use seatrial_history::{FixedMap, Value};
@@ -76,6 +77,14 @@ impl ValueTable {
         number
     }
 
+    /// The number of an integer, if it is known.
+    fn known_integer(&self, integer: i64) -> Option<StateId> {
+        let place = usize::try_from(integer).unwrap_or(usize::MAX);
+        let dense = self.dense.get(place).filter(|&&known| known > 0);
+        let dense = dense.map(|&known| known - 1);
+        dense.or_else(|| self.integers.get(&integer).copied())
+    }
+
     /// The number of `value`.
     pub(crate) fn intern(&mut self, value: &Value) -> StateId {
         if let Value::Int(integer) = value {
@@ -112,17 +121,29 @@ pub(crate) struct ObjectStates<'v> {
     appended: FixedMap<(StateId, StateId), StateId>,
     /// Bytes of `made`.
     bytes: usize,
+    /// The states of a collection.
+    collection: Option<CollectionStates>,
 }
 
 impl<'v> ObjectStates<'v> {
-    pub(crate) fn new(values: &'v ValueTable) -> ObjectStates<'v> {
+    pub(crate) fn new(model: Model, values: &'v ValueTable) -> ObjectStates<'v> {
         ObjectStates {
+            collection: model.is_collection().then(|| CollectionStates::new(model)),
             values,
             made: Vec::new(),
             made_texts: FixedMap::default(),
             appended: FixedMap::default(),
             bytes: 0,
         }
+    }
+
+    /// The state of this number; that of a collection is the list of its elements, front first.
+    pub(crate) fn state(&self, state: StateId) -> Value {
+        let Some(collection) = &self.collection else {
+            return self.get(state);
+        };
+        let elements = collection.elements(state);
+        Value::List(elements.map(|element| self.get(element)).collect())
     }
 
     /// The value of this number.
@@ -141,18 +162,41 @@ impl<'v> ObjectStates<'v> {
             other => other.to_string().into(),
         };
         let whole = Value::text(format!("{}{}", part(state), part(text)));
+        let number = self.make(whole);
+        self.appended.insert((state, text), number);
+        number
+    }
+
+    /// The counter after an addition; the sum wraps around.
+    fn increment(&mut self, state: StateId, by: StateId) -> StateId {
+        if let Some(&known) = self.appended.get(&(state, by)) {
+            return known;
+        }
+        let (Value::Int(before), Value::Int(by_integer)) = (self.get(state), self.get(by)) else {
+            return state;
+        };
+        let number = self.make(Value::Int(before.wrapping_add(by_integer)));
+        self.appended.insert((state, by), number);
+        number
+    }
+
+    /// The number of a value that an operation made.
+    fn make(&mut self, whole: Value) -> StateId {
+        if let Value::Int(integer) = whole
+            && let Some(known) = self.values.known_integer(integer)
+        {
+            return known;
+        }
         let text_of: Arc<str> = whole.to_string().into();
         let known = self.values.texts.get(&text_of);
         let known = known.or_else(|| self.made_texts.get(&text_of)).copied();
-        let number = known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             let number = (self.values.len() + self.made.len()) as StateId;
             self.bytes += 2 * text_of.len();
             self.made_texts.insert(text_of, number);
             self.made.push(whole);
             number
-        });
-        self.appended.insert((state, text), number);
-        number
+        })
     }
 }
 
@@ -160,19 +204,24 @@ impl Transitions for ObjectStates<'_> {
     type Action = Action;
 
     fn step(&mut self, state: StateId, action: Action) -> Option<StateId> {
+        if let Some(collection) = &mut self.collection {
+            return collection.step(self.values, state, action);
+        }
         match action {
             Action::Read(value) => (state == value).then_some(state),
             Action::Write(value) => Some(value),
             Action::Cas(from, to) => (state == from).then_some(to),
             Action::Append(text) => Some(self.append(state, text)),
+            Action::Increment(by) => Some(self.increment(state, by)),
+            _ => None, // a collection's
         }
     }
 
     fn is_read(&self, action: Action) -> bool {
         match action {
-            Action::Read(_) => true,
+            Action::Read(_) | Action::Peek(..) | Action::Take(_, Taken::Nothing) => true,
             Action::Cas(from, to) => from == to,
-            Action::Write(_) | Action::Append(_) => false,
+            _ => false,
         }
     }
 
@@ -180,7 +229,7 @@ impl Transitions for ObjectStates<'_> {
         matches!(action, Action::Write(_))
     }
 
-    /// `None` with appends, since those may lead to any state.
+    /// `None` with appends and the like, since those may lead to any state.
     fn unfounded(&self, entries: &[ObjectOperation]) -> Option<u32> {
         let mut founded: FixedMap<StateId, u32> = FixedMap::default();
         founded.insert(0, 0);
@@ -190,8 +239,8 @@ impl Transitions for ObjectStates<'_> {
                 Action::Cas(from, to) if from != to => {
                     founded.entry(to).or_insert(entry.call);
                 }
-                Action::Append(_) => return None,
-                _ => {}
+                Action::Read(_) | Action::Cas(..) => {}
+                _ => return None,
             }
         }
         let is_unfounded = |entry: &ObjectOperation| match entry.action {
@@ -207,7 +256,7 @@ impl Transitions for ObjectStates<'_> {
     }
 
     fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.collection.as_ref().map_or(0, CollectionStates::bytes)
     }
 }
 
@@ -236,7 +285,7 @@ mod tests {
     fn appended_text_is_the_value_that_was_read() {
         let mut values = ValueTable::new(Model::KeyValue);
         let [a, b, ab] = ["a", "b", "ab"].map(|text| values.intern(&Value::text(text)));
-        let mut states = ObjectStates::new(&values);
+        let mut states = ObjectStates::new(Model::KeyValue, &values);
         assert_eq!(states.append(0, a), a);
         assert_eq!(states.append(a, b), ab);
         let aba = states.append(ab, a);

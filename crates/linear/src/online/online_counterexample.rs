@@ -82,7 +82,7 @@ impl OnlineCounterexample {
             dropped: 0,
             entries,
         };
-        let states = ObjectStates::new(&values);
+        let states = ObjectStates::new(model, &values);
         let excerpt =
             ViolationExcerpt::new(model, &object, &counterexample, states, &indeterminate);
         let finding = excerpt.finding(&named);

@@ -29,7 +29,7 @@ pub(crate) fn has_order(entries: &[ObjectOperation]) -> bool {
                 Action::Read(value) => (state == value).then_some(state),
                 Action::Write(value) => Some(value),
                 Action::Cas(from, to) => (state == from).then_some(to),
-                Action::Append(_) => None,
+                _ => None,
             };
             if let Some(next) = next
                 && seen.insert((done | 1 << number, next))
@@ -104,7 +104,7 @@ fn random_entries(rng: &mut Rng, length: usize, clients: usize) -> Vec<ObjectOpe
 }
 
 /// Some histories: the usual number, or as many as `SEATRIAL_HISTORIES` says.
-fn histories(usual: u64) -> u64 {
+pub(crate) fn histories(usual: u64) -> u64 {
     let asked = std::env::var("SEATRIAL_HISTORIES").ok();
     asked.and_then(|count| count.parse().ok()).unwrap_or(usual)
 }
@@ -152,7 +152,7 @@ fn zones_agree_with_the_search_on_longer_histories() {
         let mut rng = Rng::from_seed(seed ^ 0x5eed);
         let mut entries = random_entries(&mut rng, 60, 5);
         marks.drop_unseen(&mut entries);
-        let mut states = ObjectStates::new(&table);
+        let mut states = ObjectStates::new(Model::CasRegister, &table);
         let (result, _) = Search::new(&entries, &mut states, Bound::default()).run();
         let found = zones.check(&entries);
         let expected = result == SearchResult::Linearizable;

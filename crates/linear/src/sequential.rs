@@ -1,0 +1,446 @@
+//! Models of the user's own, and the check of their operations.
+
+use crate::object::{NEVER, ObjectOperation};
+use crate::search::{Bound, Search, SearchResult, Transitions};
+use crate::values::StateId;
+use seatrial_history::FixedMap;
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug, Write as _};
+use std::hash::Hash;
+
+/// A data type by its sequential behaviour: what each operation does, and returns, when operations run one after another.
+///
+/// An operation has its result in it. One of unknown outcome has whatever the model takes for an unknown result; it may have
+/// taken effect at any time after its invocation, or never.
+///
+/// ```
+/// use seatrial_linear::{ObservedCall, SequentialModel, assert_linearizable};
+///
+/// /// A register that only grows.
+/// struct MaxRegister;
+///
+/// #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// enum Op {
+///     Write(u64),
+///     Read(u64), // with what it returned
+/// }
+///
+/// impl SequentialModel for MaxRegister {
+///     type State = u64;
+///     type Operation = Op;
+///     fn initial(&self) -> u64 {
+///         0
+///     }
+///     fn step(&self, state: &u64, operation: &Op) -> Option<u64> {
+///         match operation {
+///             Op::Write(value) => Some(*state.max(value)),
+///             Op::Read(value) => (value == state).then_some(*state),
+///         }
+///     }
+///     fn is_read(&self, operation: &Op) -> bool {
+///         matches!(operation, Op::Read(_))
+///     }
+/// }
+///
+/// // process, operation, invoked, completed
+/// let history = [
+///     ObservedCall::new(0, Op::Write(5), 1, 4),
+///     ObservedCall::new(1, Op::Write(3), 2, 6),
+///     ObservedCall::new(2, Op::Read(5), 5, 7),
+/// ];
+/// assert_linearizable(&MaxRegister, &history);
+/// ```
+pub trait SequentialModel {
+    /// The state of an object.
+    type State: Clone + Eq + Hash + Debug;
+    /// An operation with its result. Equal operations do the same.
+    type Operation: Clone + Eq + Hash + Debug;
+
+    /// The state before the first operation.
+    fn initial(&self) -> Self::State;
+
+    /// The state after `operation`, or `None` if it cannot have its result in this state.
+    fn step(&self, state: &Self::State, operation: &Self::Operation) -> Option<Self::State>;
+
+    /// Does this operation leave every state as it is in which it is possible? A hint, which makes the search faster.
+    fn is_read(&self, _operation: &Self::Operation) -> bool {
+        false
+    }
+
+    /// The object that this operation is on. Operations on different objects do not depend on one another, and are checked
+    /// separately (Herlihy and Wing 1990, theorem 1).
+    fn partition(&self, _operation: &Self::Operation) -> u64 {
+        0
+    }
+}
+
+/// An operation of a history. Times are of any unit, as long as an operation that completed before another was invoked has the
+/// smaller one; with equal times they were concurrent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedCall<O> {
+    /// The client that ran it, for explanations.
+    pub process: u64,
+    /// The operation with its result.
+    pub operation: O,
+    /// Time of its invocation.
+    pub invoked: u64,
+    /// Time of its completion; `None` if its outcome is not known.
+    pub completed: Option<u64>,
+}
+
+impl<O> ObservedCall<O> {
+    /// An operation that completed.
+    pub fn new(process: u64, operation: O, invoked: u64, completed: u64) -> ObservedCall<O> {
+        ObservedCall {
+            process,
+            operation,
+            invoked,
+            completed: Some(completed),
+        }
+    }
+
+    /// An operation of unknown outcome.
+    pub fn pending(process: u64, operation: O, invoked: u64) -> ObservedCall<O> {
+        ObservedCall {
+            process,
+            operation,
+            invoked,
+            completed: None,
+        }
+    }
+}
+
+/// The result of a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Linearizability {
+    /// There is an order: the numbers of the operations that took effect, object by object.
+    Linearizable(Vec<usize>),
+    /// There is none.
+    NotLinearizable(NoLinearization),
+    /// The bound was reached first; the reason.
+    Unknown(String),
+}
+
+/// Why there is no order of the operations on one object. Operations are numbered as they were given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoLinearization {
+    /// The operation that no order can have before its completion.
+    pub operation: usize,
+    /// Operations that suffice for the contradiction, if every other one may have taken effect at any time after its
+    /// invocation, or never. None of them can be left out.
+    pub essential: Vec<usize>,
+    /// A longest order that works, up to that completion.
+    pub prefix: Vec<usize>,
+    text: String,
+}
+
+/// The explanation, in several lines.
+impl fmt::Display for NoLinearization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Configurations of each search for essential operations.
+const ESSENTIAL_BOUND: u64 = 20_000;
+/// With more operations before the contradiction, all of them count as essential: each would cost a search.
+const ESSENTIAL_MAX: usize = 400;
+/// Operations that an explanation lists of each kind.
+const LISTED_MAX: usize = 12;
+
+/// The states and operations of a model, numbered as they appear, and the steps so far.
+struct NumberedStates<'m, M: SequentialModel> {
+    model: &'m M,
+    states: Vec<M::State>,
+    numbers: FixedMap<M::State, StateId>,
+    operations: Vec<M::Operation>,
+    steps: FixedMap<(StateId, u32), Option<StateId>>,
+}
+
+impl<'m, M: SequentialModel> NumberedStates<'m, M> {
+    fn new(model: &'m M, operations: Vec<M::Operation>) -> NumberedStates<'m, M> {
+        let initial = model.initial();
+        let mut numbers = FixedMap::default();
+        numbers.insert(initial.clone(), 0);
+        NumberedStates {
+            model,
+            states: vec![initial],
+            numbers,
+            operations,
+            steps: FixedMap::default(),
+        }
+    }
+}
+
+impl<M: SequentialModel> Transitions for NumberedStates<'_, M> {
+    type Action = u32;
+
+    fn step(&mut self, state: StateId, action: u32) -> Option<StateId> {
+        if let Some(&known) = self.steps.get(&(state, action)) {
+            return known;
+        }
+        let operation = &self.operations[action as usize];
+        let next = self.model.step(&self.states[state as usize], operation);
+        let next = next.map(|next| {
+            let fresh = self.states.len() as StateId;
+            let number = *self.numbers.entry(next.clone()).or_insert(fresh);
+            if number == fresh {
+                self.states.push(next);
+            }
+            number
+        });
+        self.steps.insert((state, action), next);
+        next
+    }
+
+    fn is_read(&self, action: u32) -> bool {
+        self.model.is_read(&self.operations[action as usize])
+    }
+
+    /// States count by their size without what they point to.
+    fn bytes(&self) -> usize {
+        self.states.len() * 2 * size_of::<M::State>() + self.steps.len() * 20
+    }
+}
+
+/// One object of a user's model: its operations as the search needs them, and their numbers in the history.
+struct ModelObject<'a, M: SequentialModel> {
+    model: &'a M,
+    history: &'a [ObservedCall<M::Operation>],
+    /// By entry: the number of the operation.
+    numbers: Vec<usize>,
+    entries: Vec<ObjectOperation<u32>>,
+    operations: Vec<M::Operation>,
+}
+
+impl<'a, M: SequentialModel> ModelObject<'a, M> {
+    /// The object with these operations; `ranks` has the rank of each time.
+    fn new(
+        model: &'a M,
+        history: &'a [ObservedCall<M::Operation>],
+        mut numbers: Vec<usize>,
+        ranks: &BTreeMap<u64, u32>,
+    ) -> ModelObject<'a, M> {
+        numbers.sort_by_key(|&number| history[number].invoked);
+        let mut classes: FixedMap<&M::Operation, u32> = FixedMap::default();
+        let mut operations = Vec::new();
+        let mut entries = Vec::new();
+        for &number in &numbers {
+            let observed = &history[number];
+            let fresh = operations.len() as u32;
+            let action = *classes.entry(&observed.operation).or_insert(fresh);
+            if action == fresh {
+                operations.push(observed.operation.clone());
+            }
+            let ret = observed.completed.map_or(NEVER, |time| ranks[&time]);
+            let call = ranks[&observed.invoked];
+            assert!(
+                call <= ret,
+                "operation {number} completes before its invocation"
+            );
+            entries.push(ObjectOperation { action, call, ret });
+        }
+        ModelObject {
+            model,
+            history,
+            numbers,
+            entries,
+            operations,
+        }
+    }
+
+    fn states(&self) -> NumberedStates<'a, M> {
+        NumberedStates::new(self.model, self.operations.clone())
+    }
+
+    /// The operations in an order that works, or the first result that is none.
+    fn check(&self, bound: Bound) -> Result<Vec<usize>, Linearizability> {
+        let mut states = self.states();
+        let mut search = Search::new(&self.entries, &mut states, bound);
+        let result = search.find();
+        match result {
+            SearchResult::Linearizable => {
+                let order = search.linearization();
+                Ok(self.numbered(&order))
+            }
+            SearchResult::Exhausted { bound, linearized } => {
+                Err(Linearizability::Unknown(format!(
+                    "the bound on {bound} was reached, with {linearized} of {} operations linearized",
+                    self.entries.len()
+                )))
+            }
+            SearchResult::NotLinearizable(counterexample) => {
+                let prefix = counterexample.prefix.unwrap_or_default();
+                let possible = counterexample.states.iter();
+                let possible: Vec<String> = possible
+                    .take(LISTED_MAX)
+                    .map(|&state| format!("{:?}", states.states[state as usize]))
+                    .collect();
+                let prefix: Vec<usize> = prefix.into_iter().map(|(entry, _)| entry).collect();
+                Err(Linearizability::NotLinearizable(self.contradiction(
+                    counterexample.entry,
+                    &prefix,
+                    &possible,
+                )))
+            }
+        }
+    }
+
+    fn numbered(&self, entries: &[usize]) -> Vec<usize> {
+        entries.iter().map(|&entry| self.numbers[entry]).collect()
+    }
+
+    /// The contradiction at the completion of `failed`.
+    fn contradiction(
+        &self,
+        failed: usize,
+        prefix: &[usize],
+        possible: &[String],
+    ) -> NoLinearization {
+        let essential = self.essential(failed);
+        let others = self.before(failed).len() - essential.len();
+        let mut text = format!(
+            "not linearizable: no order has {} before its completion.",
+            self.describe(failed)
+        );
+        let noun = if essential.len() == 1 {
+            "operation suffices"
+        } else {
+            "operations suffice"
+        };
+        let _ = write!(text, "\n{} {noun}", essential.len());
+        if others > 0 {
+            let _ = write!(text, ", whether or not the other {others} took effect");
+        }
+        text.push(':');
+        for &entry in essential.iter().take(LISTED_MAX) {
+            let _ = write!(text, "\n  {}", self.describe(entry));
+        }
+        Self::write_more(essential.len(), &mut text);
+        let _ = write!(text, "\nA longest order that works:");
+        let skipped = prefix.len().saturating_sub(LISTED_MAX);
+        if skipped > 0 {
+            let _ = write!(text, "\n  ({skipped} before)");
+        }
+        for &entry in &prefix[skipped..] {
+            let _ = write!(text, "\n  {}", self.describe(entry));
+        }
+        let _ = write!(text, "\nPossible states then: {}", possible.join(" or "));
+        NoLinearization {
+            operation: self.numbers[failed],
+            essential: self.numbered(&essential),
+            prefix: self.numbered(prefix),
+            text,
+        }
+    }
+
+    fn write_more(all: usize, text: &mut String) {
+        if let Some(more) = all.checked_sub(LISTED_MAX).filter(|&more| more > 0) {
+            let _ = write!(text, "\n  and {more} more");
+        }
+    }
+
+    fn describe(&self, entry: usize) -> String {
+        let ObservedCall {
+            process,
+            operation,
+            invoked,
+            completed,
+        } = &self.history[self.numbers[entry]];
+        match completed {
+            Some(completed) => {
+                format!("{operation:?} (process {process}, {invoked} to {completed})")
+            }
+            None => format!("{operation:?} (process {process}, from {invoked}, outcome unknown)"),
+        }
+    }
+
+    /// Operations that were invoked before the completion of `failed`: later ones come after it in every order.
+    fn before(&self, failed: usize) -> Vec<usize> {
+        let end = self.entries[failed].ret;
+        let numbered = self.entries.iter().enumerate();
+        let before = numbered.filter(|(_, entry)| entry.call <= end);
+        before.map(|(number, _)| number).collect()
+    }
+
+    /// The operations whose certain effect the contradiction needs. Each other one is made one of unknown outcome, in turn, as
+    /// long as there is no order; with fewer certain effects there are only more orders, so no essential one can be left out.
+    fn essential(&self, failed: usize) -> Vec<usize> {
+        let kept = self.before(failed);
+        let end = self.entries[failed].ret;
+        let mut entries: Vec<_> = kept.iter().map(|&entry| self.entries[entry]).collect();
+        for entry in &mut entries {
+            // It need not have taken effect by then.
+            if entry.ret > end {
+                entry.ret = NEVER;
+            }
+        }
+        let is_certain = |entries: &[ObjectOperation<u32>]| -> Vec<usize> {
+            let certain = entries.iter().zip(&kept);
+            let certain = certain.filter(|(entry, _)| entry.is_required());
+            certain.map(|(_, &number)| number).collect()
+        };
+        if entries.len() > ESSENTIAL_MAX {
+            return is_certain(&entries);
+        }
+        let bound = Bound {
+            configurations_max: ESSENTIAL_BOUND,
+            ..Bound::default()
+        };
+        let mut states = self.states();
+        for place in 0..entries.len() {
+            let ret = std::mem::replace(&mut entries[place].ret, NEVER);
+            let (result, _) = Search::new(&entries, &mut states, bound).run();
+            if ret != NEVER && !matches!(result, SearchResult::NotLinearizable(_)) {
+                entries[place].ret = ret;
+            }
+        }
+        is_certain(&entries)
+    }
+}
+
+/// Checks a history against a model, object by object. Memory and time are bounded by `bound` for each object.
+///
+/// # Panics
+/// If an operation completes before its invocation.
+pub fn check_history<M: SequentialModel>(
+    model: &M,
+    history: &[ObservedCall<M::Operation>],
+    bound: Bound,
+) -> Linearizability {
+    let mut times: Vec<u64> = history.iter().map(|one| one.invoked).collect();
+    times.extend(history.iter().filter_map(|one| one.completed));
+    times.sort_unstable();
+    times.dedup();
+    let ranks: BTreeMap<u64, u32> = times.into_iter().zip(0..).collect();
+    let mut objects: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (number, observed) in history.iter().enumerate() {
+        let object = model.partition(&observed.operation);
+        objects.entry(object).or_default().push(number);
+    }
+    let mut order = Vec::new();
+    let mut unknown = None;
+    for numbers in objects.into_values() {
+        match ModelObject::new(model, history, numbers, &ranks).check(bound) {
+            Ok(part) => order.extend(part),
+            Err(violation @ Linearizability::NotLinearizable(_)) => return violation,
+            Err(other) => _ = unknown.get_or_insert(other),
+        }
+    }
+    unknown.unwrap_or(Linearizability::Linearizable(order))
+}
+
+/// Asserts that a history is linearizable.
+///
+/// # Panics
+/// If it is not, with the explanation, or if that is not known within the default [`Bound`].
+#[track_caller]
+pub fn assert_linearizable<M: SequentialModel>(model: &M, history: &[ObservedCall<M::Operation>]) {
+    match check_history(model, history, Bound::default()) {
+        Linearizability::Linearizable(_) => {}
+        Linearizability::NotLinearizable(contradiction) => panic!("{contradiction}"),
+        Linearizability::Unknown(reason) => {
+            panic!("not known whether it is linearizable: {reason}")
+        }
+    }
+}
