@@ -2,7 +2,7 @@
 
 use crate::model::{Action, CollectionEnd, Model, Taken};
 use crate::object::ObjectOperation;
-use crate::values::{StateId, ValueTable};
+use crate::values::{NumberedValues, StateId};
 use seatrial_history::{FixedMap, Value};
 
 /// The states of one collection, numbered: each is the list of its elements, front first.
@@ -61,7 +61,7 @@ impl CollectionStates {
     /// The state after `action`, if it is possible in `state`.
     pub(crate) fn step(
         &mut self,
-        values: &ValueTable,
+        values: &NumberedValues,
         state: StateId,
         action: Action,
     ) -> Option<StateId> {
@@ -75,7 +75,12 @@ impl CollectionStates {
     }
 
     /// The elements after `action`.
-    fn apply(&self, values: &ValueTable, state: StateId, action: Action) -> Option<Box<[StateId]>> {
+    fn apply(
+        &self,
+        values: &NumberedValues,
+        state: StateId,
+        action: Action,
+    ) -> Option<Box<[StateId]>> {
         let mut list = self.lists[state as usize].to_vec();
         match action {
             Action::Put(end, element) => {

@@ -2,7 +2,7 @@
 
 use crate::model::{Action, Model, action, shape};
 use crate::object::{LinearObjects, NEVER, ObjectOperation, is_tuple};
-use crate::values::ValueTable;
+use crate::values::NumberedValues;
 use seatrial_history::chunk::ValueView;
 use seatrial_history::{Chunk, FixedMap, Key, Op, OpType};
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use std::ops::ControlFlow;
 /// the end.
 ///
 /// Operations are kept without their [`Op`]: 20 bytes each, 4 for its key where there are keys, and the values once
-/// ([`ValueTable`]). Only invocations that are open at the end of a chunk are kept whole, until their completion.
+/// ([`NumberedValues`]). Only invocations that are open at the end of a chunk are kept whole, until their completion.
 pub(crate) struct Gathering {
     model: Model,
-    values: ValueTable,
+    values: NumberedValues,
     rows: Vec<ObjectOperation>,
     /// By row: the number of its key.
     keys: Vec<u32>,
@@ -34,7 +34,7 @@ pub(crate) struct Gathering {
 }
 
 /// All objects, the values, and the positions of the completions of operations of unknown outcome by that of the invocation.
-pub(crate) type Gathered = (LinearObjects, ValueTable, FixedMap<u32, u32>);
+pub(crate) type Gathered = (LinearObjects, NumberedValues, FixedMap<u32, u32>);
 
 /// Keys of a history, numbered in order of appearance; operations without a key have a number, too.
 #[derive(Default)]
@@ -71,7 +71,7 @@ impl Gathering {
     pub(crate) fn new(model: Model) -> Gathering {
         Gathering {
             model,
-            values: ValueTable::new(model),
+            values: NumberedValues::new(model),
             rows: Vec::new(),
             keys: Vec::new(),
             key_numbers: KeyNumbers::default(),

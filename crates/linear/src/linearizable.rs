@@ -8,7 +8,7 @@ use crate::object::{LinearObject, LinearObjects, ObjectOperation};
 use crate::online::OnlineObjects;
 use crate::register_zones::{ZoneVerdict, Zones};
 use crate::search::{Bound, Counterexample, Search, SearchResult};
-use crate::values::{ObjectStates, ValueTable};
+use crate::values::{NumberedValues, ObjectStates};
 use seatrial_checker::{
     Aims, Checked, Checker, Details, Figures, Finding, KeyFigures, KeyResult,
     LinearizabilityFigures, OnlineChecker, Progress, Validity, Verdict, check_source,
@@ -60,7 +60,7 @@ struct Exhausted {
 
 /// The results of all objects so far.
 struct CheckTally<'v> {
-    values: &'v ValueTable,
+    values: &'v NumberedValues,
     indeterminate: &'v FixedMap<u32, u32>,
     zones: Zones,
     /// Objects that were decided.
@@ -300,7 +300,7 @@ impl Linearizable {
 }
 
 impl<'v> CheckTally<'v> {
-    fn new(values: &'v ValueTable, indeterminate: &'v FixedMap<u32, u32>) -> CheckTally<'v> {
+    fn new(values: &'v NumberedValues, indeterminate: &'v FixedMap<u32, u32>) -> CheckTally<'v> {
         CheckTally {
             zones: Zones::new(values.len()),
             values,

@@ -1,6 +1,6 @@
 //! The sequential semantics of each data type.
 
-use crate::values::{StateId, ValueTable};
+use crate::values::{NumberedValues, StateId};
 use seatrial_history::{Op, Value};
 
 /// A data type with one object per key.
@@ -244,7 +244,7 @@ fn collection_shape<'a>(
 }
 
 /// The action of a shape, with numbered values.
-pub(crate) fn action(shape: &OperationShape<'_>, values: &mut ValueTable) -> Action {
+pub(crate) fn action(shape: &OperationShape<'_>, values: &mut NumberedValues) -> Action {
     let held = || Value::text("held");
     match shape {
         OperationShape::ReadInitial => Action::Read(0),
@@ -263,7 +263,7 @@ pub(crate) fn action(shape: &OperationShape<'_>, values: &mut ValueTable) -> Act
 }
 
 /// What a successful operation took.
-fn taken(element: &Value, values: &mut ValueTable) -> Taken {
+fn taken(element: &Value, values: &mut NumberedValues) -> Taken {
     match element {
         Value::Nil => Taken::Nothing,
         element => Taken::Element(values.intern(element)),

@@ -19,21 +19,21 @@ const DENSE_MIN: usize = 4_096;
 ///
 /// Cost: 12 bytes for an integer that is found by index, about 40 for another, its text twice for any other value. A look-up is
 /// one access for the former.
-pub(crate) struct ValueTable {
+pub(crate) struct NumberedValues {
     /// By integer: its number plus one, 0 for none.
     dense: Vec<u32>,
     integers: FixedMap<i64, StateId>,
     /// All other values, by their text.
     texts: FixedMap<Arc<str>, StateId>,
-    /// By number: the integer, where [`ValueTable::others`] has no other value.
+    /// By number: the integer, where [`NumberedValues::others`] has no other value.
     known: Vec<i64>,
     others: FixedMap<StateId, Value>,
 }
 
-impl ValueTable {
+impl NumberedValues {
     /// Only the initial value of `model`.
-    pub(crate) fn new(model: Model) -> ValueTable {
-        let mut values = ValueTable {
+    pub(crate) fn new(model: Model) -> NumberedValues {
+        let mut values = NumberedValues {
             dense: Vec::new(),
             integers: FixedMap::default(),
             texts: FixedMap::default(),
@@ -114,7 +114,7 @@ impl ValueTable {
 
 /// The states of one object: those of the table, and texts that appends make.
 pub(crate) struct ObjectStates<'v> {
-    values: &'v ValueTable,
+    values: &'v NumberedValues,
     /// Texts that only appends make, by number minus that of the first.
     made: Vec<Value>,
     made_texts: FixedMap<Arc<str>, StateId>,
@@ -126,7 +126,7 @@ pub(crate) struct ObjectStates<'v> {
 }
 
 impl<'v> ObjectStates<'v> {
-    pub(crate) fn new(model: Model, values: &'v ValueTable) -> ObjectStates<'v> {
+    pub(crate) fn new(model: Model, values: &'v NumberedValues) -> ObjectStates<'v> {
         ObjectStates {
             collection: model.is_collection().then(|| CollectionStates::new(model)),
             values,
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn values_have_one_number_each() {
-        let mut values = ValueTable::new(Model::Register);
+        let mut values = NumberedValues::new(Model::Register);
         let integers = [0, 1, -1, 70_000, 5, 1 << 40, i64::MIN, i64::MAX];
         let numbers = integers.map(|integer| values.integer(integer));
         assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 8]);
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn appended_text_is_the_value_that_was_read() {
-        let mut values = ValueTable::new(Model::KeyValue);
+        let mut values = NumberedValues::new(Model::KeyValue);
         let [a, b, ab] = ["a", "b", "ab"].map(|text| values.intern(&Value::text(text)));
         let mut states = ObjectStates::new(Model::KeyValue, &values);
         assert_eq!(states.append(0, a), a);

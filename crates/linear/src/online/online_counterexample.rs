@@ -6,7 +6,7 @@ use crate::explanation::ViolationExcerpt;
 use crate::model::{Model, action, shape};
 use crate::object::{LinearObject, NEVER, ObjectOperation};
 use crate::search::Counterexample;
-use crate::values::{ObjectStates, ValueTable};
+use crate::values::{NumberedValues, ObjectStates};
 use seatrial_checker::Finding;
 use seatrial_history::{FixedMap, Key, Op};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +41,7 @@ impl OnlineCounterexample {
         // The positions that it names, numbered: positions of any length fit into the entries.
         let numbers: BTreeMap<u64, u32> = ops.keys().copied().zip(0..).collect();
         let named = (0u64..).zip(ops.values().cloned()).collect();
-        let mut values = ValueTable::new(model);
+        let mut values = NumberedValues::new(model);
         let mut indeterminate = FixedMap::default();
         let mut entries = Vec::new();
         let refuted = &self.refuted;

@@ -4,7 +4,7 @@ use crate::model::{Action, Model};
 use crate::object::{NEVER, ObjectOperation, ValueMarks};
 use crate::register_zones::{ZoneVerdict, Zones};
 use crate::search::{Bound, Search, SearchResult};
-use crate::values::{ObjectStates, StateId, ValueTable};
+use crate::values::{NumberedValues, ObjectStates, StateId};
 use seatrial_machine::Rng;
 use std::collections::BTreeSet;
 
@@ -142,7 +142,7 @@ fn zones_agree_with_all_orders() {
 fn zones_agree_with_the_search_on_longer_histories() {
     let mut zones = Zones::new(512);
     let mut marks = ValueMarks::new(512);
-    let mut table = ValueTable::new(Model::CasRegister);
+    let mut table = NumberedValues::new(Model::CasRegister);
     for integer in 0..512 {
         table.integer(integer);
     }
