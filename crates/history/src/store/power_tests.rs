@@ -1,5 +1,5 @@
 //! Loss of power at every point of what a writer does: every state that a medium may be in after a crash there
-//! (`docs/formats/block.md`, "What is assumed of media") is opened.
+//! (`docs/formats/block.md`, "Assumptions about media") is opened.
 
 use super::Codec;
 use super::TestFile;
