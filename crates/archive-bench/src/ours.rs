@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use seatrial_archive::Archive;
 use seatrial_archive::publication::{Recorder, RecorderOptions};
 use seatrial_archive::{BATCH_LENGTH, RecordingId, RecordingOptions, VerifyOptions, verify};
-use seatrial_archive::{Bound, Cursor, Origin};
+use seatrial_archive::{Cursor, CursorBound, Origin};
 use seatrial_blocks::file::Files;
 use std::fs::File;
 use std::hint::black_box;
@@ -77,7 +77,7 @@ impl Recorded {
     pub(crate) fn replay(&self) -> Result<f64> {
         let began = Instant::now();
         let (storage, origin) = (Arc::new(Files), Origin::Start);
-        let mut cursor = Cursor::open(storage, &self.folder, self.id, origin, Bound::End)?;
+        let mut cursor = Cursor::open(storage, &self.folder, self.id, origin, CursorBound::End)?;
         let mut expected = 0;
         while let Some(block) = cursor.next_block()? {
             for message in block.messages() {

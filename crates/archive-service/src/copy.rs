@@ -7,7 +7,7 @@ use crate::operation::{ReplayBound, ReplayFrom, ReplayRequest};
 use crate::remote::{Played, RemoteArchive, RemoteError};
 use seatrial_archive::{AppendError, RecordingOptions, Writer};
 use seatrial_archive::{Archive, ArchiveError};
-use seatrial_archive::{Bound, Cursor, CursorError, Origin};
+use seatrial_archive::{Cursor, CursorBound, CursorError, Origin};
 use seatrial_archive::{Position, RecordingId};
 use seatrial_archive::{Recording, Source};
 use seatrial_blocks::block;
@@ -139,7 +139,7 @@ impl CopyTarget {
         let mut last = None;
         if writer.next_message() > copy.start.message {
             let origin = Origin::Message(writer.next_message() - 1);
-            let bound = Bound::Live(writer.progress());
+            let bound = CursorBound::Live(writer.progress());
             let mut cursor = Cursor::open(storage, folder, copy.id, origin, bound)?;
             if let Some(block) = cursor.next_block()? {
                 let (bytes, position) = block.stored();

@@ -6,8 +6,8 @@
 #![expect(clippy::disallowed_types, reason = "a bench asks the clock")]
 
 use seatrial_archive::{
-    Archive, Batch, Bound, Cursor, Durability, Origin, Position, RecordingId, RecordingOptions,
-    VerifyOptions, verify,
+    Archive, Batch, Cursor, CursorBound, Durability, Origin, Position, RecordingId,
+    RecordingOptions, VerifyOptions, verify,
 };
 use seatrial_blocks::file::Files;
 use seatrial_machine::{Rng, Storage};
@@ -73,7 +73,13 @@ fn record(folder: &Path, length: usize, checksums: bool, effort: Effort) -> Reco
 fn replay(recording: &Recorded, checksums: bool) -> u64 {
     let storage: Arc<dyn Storage> = Arc::new(Files);
     let folder = &recording.folder;
-    let cursor = Cursor::open(storage, folder, recording.id, Origin::Start, Bound::End);
+    let cursor = Cursor::open(
+        storage,
+        folder,
+        recording.id,
+        Origin::Start,
+        CursorBound::End,
+    );
     let mut cursor = cursor.expect("it is there");
     if !checksums {
         cursor = cursor.without_frame_checksums();

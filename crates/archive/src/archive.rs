@@ -9,19 +9,19 @@ mod segment_files;
 mod truncate;
 
 pub use catalog_repair::CatalogRepair;
-pub use catalog_view::View;
+pub use catalog_view::CatalogView;
 pub use open::{Recovered, RecoveredRecording};
 pub use recording_repair::{RepairError, Repaired};
 pub use segment_files::Segment;
 
 use crate::archive_folder::StorageError;
 use crate::catalog::{
-    Boundary, Catalog, CatalogError, Event, EventKind, Filter, LABEL_LENGTH_MAX, RECORDINGS_MAX,
-    Recording, Source,
+    Boundary, Catalog, CatalogError, Event, EventKind, LABEL_LENGTH_MAX, RECORDINGS_MAX, Recording,
+    RecordingFilter, Source,
 };
 use crate::position::tag_of;
 use crate::recording::{
-    Progress, RecordingOptions, Shared, State, TailError, Writer, WriterState, create_first,
+    RecordingOptions, Shared, State, TailError, Writer, WriterProgress, WriterState, create_first,
     recover_tail, remove_mark, segments,
 };
 use crate::segment::{SEGMENT_LENGTH_MAX, SEGMENT_LENGTH_MIN, SegmentName};
@@ -148,7 +148,7 @@ pub struct Description {
 /// holds the lock that other operations need.
 ///
 /// ```
-/// use seatrial_archive::{Archive, Filter, RecordingOptions};
+/// use seatrial_archive::{Archive, RecordingFilter, RecordingOptions};
 /// use seatrial_sim::MemoryStorage;
 /// use std::{path::Path, sync::Arc};
 ///
@@ -166,7 +166,7 @@ pub struct Description {
 /// assert_eq!(writer.append_batch([&b"three"[..]], 14)?.first_message, 2);
 /// writer.stop(15)?;
 /// archive.truncate(id, appended.end, 16)?;
-/// let found = archive.list(&Filter { label: Some("trad".to_owned()), ..Filter::default() });
+/// let found = archive.list(&RecordingFilter { label: Some("trad".to_owned()), ..RecordingFilter::default() });
 /// assert_eq!((found[0].id, found[0].messages()), (id, 2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -284,7 +284,7 @@ impl Archive {
     }
 
     /// The recordings that match the filter, in the order of their numbers; live ones with their current end.
-    pub fn list(&self, filter: &Filter) -> Vec<Recording> {
+    pub fn list(&self, filter: &RecordingFilter) -> Vec<Recording> {
         let state = self.shared.state();
         let known = |recording: &Recording| {
             if recording.stopped.is_some() {
@@ -311,7 +311,7 @@ impl Archive {
     }
 
     /// The progress of a recording's writer; `None` if it has had none since the archive was opened.
-    pub fn progress(&self, id: RecordingId) -> Option<Arc<Progress>> {
+    pub fn progress(&self, id: RecordingId) -> Option<Arc<WriterProgress>> {
         self.shared.state().writers.get(&id).cloned()
     }
 

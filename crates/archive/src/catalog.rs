@@ -98,7 +98,7 @@ impl Recording {
 
 /// Selects the recordings that meet every condition that is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Filter {
+pub struct RecordingFilter {
     /// The label contains this.
     pub label: Option<String>,
     /// The recording's span of time overlaps this one, in nanoseconds since 1970.
@@ -111,9 +111,9 @@ pub struct Filter {
     pub count_max: usize,
 }
 
-impl Default for Filter {
-    fn default() -> Filter {
-        Filter {
+impl Default for RecordingFilter {
+    fn default() -> RecordingFilter {
+        RecordingFilter {
             label: None,
             time: None,
             position: None,
@@ -123,7 +123,7 @@ impl Default for Filter {
     }
 }
 
-impl Filter {
+impl RecordingFilter {
     /// Does the recording meet all conditions? `count_max` is the caller's matter.
     pub fn matches(&self, recording: &Recording) -> bool {
         let label = self.label.as_ref();
@@ -138,7 +138,7 @@ impl Filter {
 
 /// Why an event cannot follow the earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FoldError {
+pub enum EventOrderError {
     /// A number that was used before, or is too long for a segment's name.
     #[error("recording {recording} cannot be started: the next number is {next}")]
     Number {
@@ -205,7 +205,7 @@ impl Catalog {
     }
 
     /// The recordings that match the filter, in the order of their numbers.
-    pub fn list(&self, filter: &Filter) -> impl Iterator<Item = &Recording> {
+    pub fn list(&self, filter: &RecordingFilter) -> impl Iterator<Item = &Recording> {
         self.recordings_from(filter.from)
             .filter(|recording| filter.matches(recording))
             .take(filter.count_max)
@@ -270,7 +270,7 @@ impl Catalog {
     }
 
     /// Applies one event. An error changes nothing.
-    pub fn apply(&mut self, event: &Event) -> Result<(), FoldError> {
+    pub fn apply(&mut self, event: &Event) -> Result<(), EventOrderError> {
         let id = event.recording;
         match &event.kind {
             EventKind::Started { .. } => return self.start(event),
@@ -280,11 +280,11 @@ impl Catalog {
         let recording = self
             .recordings
             .get_mut(&id)
-            .ok_or(FoldError::Unknown { recording: id })?;
+            .ok_or(EventOrderError::Unknown { recording: id })?;
         recording.apply(event)
     }
 
-    fn start(&mut self, event: &Event) -> Result<(), FoldError> {
+    fn start(&mut self, event: &Event) -> Result<(), EventOrderError> {
         let EventKind::Started {
             tag,
             start,
@@ -297,7 +297,7 @@ impl Catalog {
         };
         let id = event.recording;
         if id < self.next || id > RecordingId::MAX {
-            return Err(FoldError::Number {
+            return Err(EventOrderError::Number {
                 recording: id,
                 next: self.next,
             });
@@ -321,9 +321,9 @@ impl Catalog {
 
     /// Deletes a recording. A number that was never used may be deleted too: a compacted catalog records the highest used
     /// number that way.
-    fn delete(&mut self, id: RecordingId) -> Result<(), FoldError> {
+    fn delete(&mut self, id: RecordingId) -> Result<(), EventOrderError> {
         match self.recordings.get(&id) {
-            None if id < self.next => Err(FoldError::Unknown { recording: id }),
+            None if id < self.next => Err(EventOrderError::Unknown { recording: id }),
             _ => {
                 self.recordings.remove(&id);
                 self.pass_over(id);
@@ -352,13 +352,13 @@ impl Catalog {
 
 impl Recording {
     /// Applies an event that concerns this recording alone.
-    fn apply(&mut self, event: &Event) -> Result<(), FoldError> {
+    fn apply(&mut self, event: &Event) -> Result<(), EventOrderError> {
         let live = self.stopped.is_none();
-        let state = FoldError::State {
+        let state = EventOrderError::State {
             recording: self.id,
             live,
         };
-        let range = |found: Boundary| FoldError::Range {
+        let range = |found: Boundary| EventOrderError::Range {
             recording: self.id,
             start: self.start.position,
             end: self.end.position,

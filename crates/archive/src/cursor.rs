@@ -1,7 +1,7 @@
 //! Replay of a recording from any position, to its end or into a live recording.
 //!
 //! A [`Cursor`] returns one checked block at a time, at the caller's pace. It takes no lock, so any number of cursors read
-//! beside one writer, in its process ([`Bound::Live`]) or in another ([`Bound::Follow`]).
+//! beside one writer, in its process ([`CursorBound::Live`]) or in another ([`CursorBound::Follow`]).
 
 mod block_check;
 mod extent;
@@ -10,15 +10,15 @@ mod open_segment;
 mod seek;
 
 pub(crate) use block_check::{BlockChecker, ExpectedBlock};
-pub use block_check::{ContentError, Fault, ReplayBlock};
+pub use block_check::{BlockDamage, ContentError, ReplayBlock};
 use extent::CatalogFingerprint;
 pub(crate) use extent::Extent;
-pub use frames::{Message, Messages};
+pub use frames::{BlockMessages, Message};
 pub(crate) use open_segment::{FirstBlock, OpenSegment, SegmentBytes};
 pub(crate) use seek::{HeaderReader, segments};
 
 use crate::catalog::CatalogError;
-use crate::recording::Progress;
+use crate::recording::WriterProgress;
 use crate::segment::{SEGMENT_BLOCK_LENGTH, SEGMENT_LENGTH_MAX, SegmentName};
 use crate::{BatchHeader, Position, RecordingId};
 use block_check::MessageRange;
@@ -52,13 +52,13 @@ impl From<Position> for Origin {
 
 /// The end of a replay.
 #[derive(Clone, Debug)]
-pub enum Bound {
+pub enum CursorBound {
     /// Before the first message at or after this position, which may not have been recorded yet.
     To(Position),
     /// The end of the recording when the cursor is opened.
     End,
     /// None: follows what the writer with this progress appends, in this process.
-    Live(Arc<Progress>),
+    Live(Arc<WriterProgress>),
     /// None: follows what another process appends, by reading the files again.
     Follow,
 }
@@ -179,7 +179,7 @@ pub enum CursorError {
         /// The same place as a position of the recording.
         position: Position,
         /// The reason, with expected and found values.
-        fault: Fault,
+        fault: BlockDamage,
     },
 }
 
@@ -204,7 +204,7 @@ pub struct Cursor {
     storage: Arc<dyn Storage>,
     folder: PathBuf,
     recording: RecordingId,
-    bound: Bound,
+    bound: CursorBound,
     /// Messages at or after it are not returned.
     until: Position,
     /// The recording's extent at the last read of the catalog.
@@ -254,7 +254,7 @@ impl Cursor {
         folder: &Path,
         recording: RecordingId,
         from: impl Into<Origin>,
-        bound: Bound,
+        bound: CursorBound,
     ) -> Result<Cursor, CursorError> {
         // The fingerprint first: if the catalog changes in between, it is read again later.
         let mark = Extent::mark(&*storage, folder)?;
@@ -266,8 +266,8 @@ impl Cursor {
             folder: folder.to_owned(),
             recording,
             until: match bound {
-                Bound::To(position) => position,
-                Bound::End | Bound::Live(_) | Bound::Follow => Position(u64::MAX),
+                CursorBound::To(position) => position,
+                CursorBound::End | CursorBound::Live(_) | CursorBound::Follow => Position(u64::MAX),
             },
             bound,
             extent,
@@ -374,7 +374,7 @@ impl Cursor {
     /// Checks that the last block of a stopped recording ends as the catalog says.
     fn check_end(&self, found: &FoundBlock) -> Result<(), CursorError> {
         let after = self.position.plus(found.length as u64);
-        if self.extent.stop() != Some(after) || matches!(self.bound, Bound::Live(_)) {
+        if self.extent.stop() != Some(after) || matches!(self.bound, CursorBound::Live(_)) {
             return Ok(());
         }
         let after = ExpectedBlock::after(found.sequence, &found.batch);
@@ -392,7 +392,7 @@ impl Cursor {
     /// A lower bound of the recording's end: everything before it was valid once.
     fn known_end(&self) -> Position {
         match &self.bound {
-            Bound::Live(progress) => progress.written(),
+            CursorBound::Live(progress) => progress.written(),
             _ => self.extent.known_end,
         }
     }
@@ -400,7 +400,7 @@ impl Cursor {
     /// The pause at the end of the files, before the bound.
     fn open_end(&self) -> Pause {
         match self.bound {
-            Bound::End => Pause::Reached,
+            CursorBound::End => Pause::Reached,
             _ => Pause::Live,
         }
     }
@@ -408,7 +408,7 @@ impl Cursor {
     /// Checks the block at the current position.
     fn look(&mut self) -> Result<BlockState, CursorError> {
         let known_end = self.known_end();
-        if matches!(self.bound, Bound::Live(_)) && self.position >= known_end {
+        if matches!(self.bound, CursorBound::Live(_)) && self.position >= known_end {
             return Ok(BlockState::End);
         }
         let Some(source) = &mut self.source else {
@@ -429,9 +429,9 @@ impl Cursor {
     }
 
     /// Checks the block at `offset` of the open segment.
-    fn check(&mut self, offset: u64) -> Result<Result<FoundBlock, Fault>, CursorError> {
+    fn check(&mut self, offset: u64) -> Result<Result<FoundBlock, BlockDamage>, CursorError> {
         let (Some(source), Some(chain)) = (&mut self.source, &self.chain) else {
-            return Ok(Err(Fault::Block(Defect::Short {
+            return Ok(Err(BlockDamage::Block(Defect::Short {
                 needed: 0,
                 there: 0,
             })));
@@ -448,7 +448,7 @@ impl Cursor {
         let checked = header.and_then(|header| {
             let header = match header {
                 Ok(header) => header,
-                Err(defect) => return Ok(Err(Fault::Block(defect))),
+                Err(defect) => return Ok(Err(BlockDamage::Block(defect))),
             };
             let length = header.block_length() as usize;
             let block = source.view.bytes(offset, length, self.length)?;
@@ -469,7 +469,7 @@ impl Cursor {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 self.length = source.view.length().min(self.length);
                 let there = self.length.saturating_sub(offset);
-                Ok(Err(Fault::Block(Defect::Short {
+                Ok(Err(BlockDamage::Block(Defect::Short {
                     needed: there + 1,
                     there,
                 })))
@@ -482,10 +482,10 @@ impl Cursor {
     fn classify(
         &mut self,
         offset: u64,
-        fault: Fault,
+        fault: BlockDamage,
         known_end: Position,
     ) -> Result<BlockState, CursorError> {
-        let Fault::Block(defect) = fault else {
+        let BlockDamage::Block(defect) = fault else {
             return Err(self.damage(offset, fault));
         };
         // A block that was valid once is damaged, and an interrupted write cannot leave a block of another recording.
@@ -580,7 +580,7 @@ impl Cursor {
 
     /// Moves to the next segment; false if there is none yet, with the reason in [`Cursor::pause`].
     fn next_segment(&mut self) -> Result<bool, CursorError> {
-        if let Bound::Live(progress) = &self.bound {
+        if let CursorBound::Live(progress) = &self.bound {
             // The state first: whatever was written before the stop is then seen, and read before the stop is reported.
             let stopped = progress.is_stopped();
             if self.position >= progress.written() {
@@ -647,12 +647,15 @@ impl Cursor {
         let is_last = !self.has_later_segment(name)?;
         // Is the first block still being written? A batch is written only after the first block is durable, so the file is
         // no longer than that then.
-        let is_begun = |read: &io::Result<Result<FirstBlock, Fault>>, length: u64| match read {
-            Ok(Err(Fault::Block(Defect::Sequence { .. } | Defect::Recording { .. }))) => false,
-            Ok(Err(Fault::Block(_))) => length <= SEGMENT_BLOCK_LENGTH,
+        let is_begun = |read: &io::Result<Result<FirstBlock, BlockDamage>>, length: u64| match read
+        {
+            Ok(Err(BlockDamage::Block(Defect::Sequence { .. } | Defect::Recording { .. }))) => {
+                false
+            }
+            Ok(Err(BlockDamage::Block(_))) => length <= SEGMENT_BLOCK_LENGTH,
             _ => false,
         };
-        if matches!(read, Ok(Err(Fault::Block(_)))) && start >= self.known_end() {
+        if matches!(read, Ok(Err(BlockDamage::Block(_)))) && start >= self.known_end() {
             // Read again: a block that was incomplete before may be complete now.
             source.view.forget(0);
             length = source.view.length();
@@ -685,7 +688,9 @@ impl Cursor {
     /// including those still to be written.
     fn settled(&self, first: &FirstBlock, length: u64, is_last: bool) -> u64 {
         match &self.bound {
-            Bound::Live(_) => length.max(first.segment.segment_length.min(SEGMENT_LENGTH_MAX)),
+            CursorBound::Live(_) => {
+                length.max(first.segment.segment_length.min(SEGMENT_LENGTH_MAX))
+            }
             _ => self.extent.settled(first.segment.start, length, is_last),
         }
     }
@@ -696,7 +701,7 @@ impl Cursor {
             SegmentEntry::Yes => Ok(()),
             SegmentEntry::Partly => Err(self.damage(
                 0,
-                Fault::Block(Defect::Short {
+                BlockDamage::Block(Defect::Short {
                     needed: SEGMENT_BLOCK_LENGTH,
                     there: 0,
                 }),
@@ -797,7 +802,7 @@ impl Cursor {
     }
 
     /// The error for damage at `offset` of the open segment.
-    fn damage(&self, offset: u64, fault: Fault) -> CursorError {
+    fn damage(&self, offset: u64, fault: BlockDamage) -> CursorError {
         let (path, start) = match &self.source {
             Some(source) => (source.path.as_path(), source.name.start),
             None => (self.folder.as_path(), self.position),
@@ -817,7 +822,7 @@ enum SegmentEntry {
 }
 
 /// The error for damage of the segment at `path`, which starts at `start`.
-fn damage(path: &Path, start: Position, offset: u64, fault: Fault) -> CursorError {
+fn damage(path: &Path, start: Position, offset: u64, fault: BlockDamage) -> CursorError {
     CursorError::Damaged {
         path: path.to_owned(),
         offset,

@@ -1,7 +1,7 @@
 //! The digest of a recording: one checksum of its messages, independent of blocks and files.
 
 use crate::cursor::{Extent, segments};
-use crate::{Bound, Cursor, CursorError, Message, Position, RecordingId};
+use crate::{Cursor, CursorBound, CursorError, Message, Position, RecordingId};
 use seatrial_blocks::crc32c;
 use seatrial_blocks::crc32c::{Shift, crc32c_more};
 use seatrial_machine::Storage;
@@ -106,14 +106,21 @@ pub fn digest(
     // Only a missing first file is looked for here: any other one is found by the cursor that ends before it.
     if names.first().is_none_or(|first| first.start > extent.start) {
         let start = extent.start;
-        Cursor::open(Arc::clone(storage), folder, recording, start, Bound::End)?.next_block()?;
+        Cursor::open(
+            Arc::clone(storage),
+            folder,
+            recording,
+            start,
+            CursorBound::End,
+        )?
+        .next_block()?;
     }
-    let pieces: Vec<(Position, Bound)> = names
+    let pieces: Vec<(Position, CursorBound)> = names
         .iter()
         .enumerate()
         .map(|(index, name)| match names.get(index + 1) {
-            Some(next) => (name.start, Bound::To(next.start)),
-            None => (name.start, Bound::End),
+            Some(next) => (name.start, CursorBound::To(next.start)),
+            None => (name.start, CursorBound::End),
         })
         .collect();
     let next = AtomicUsize::new(0);

@@ -42,8 +42,8 @@ mod segment;
 mod verify;
 
 pub use archive::{
-    Archive, ArchiveError, CatalogRepair, Description, Recovered, RecoveredRecording, RepairError,
-    Repaired, Segment, View,
+    Archive, ArchiveError, CatalogRepair, CatalogView, Description, Recovered, RecoveredRecording,
+    RepairError, Repaired, Segment,
 };
 pub use archive_folder::StorageError;
 pub use batch::{
@@ -51,16 +51,17 @@ pub use batch::{
     BatchHeader, MESSAGE_LENGTH_MAX, batch_of,
 };
 pub use catalog::{
-    Boundary, Catalog, CatalogError, Event, EventError, EventKind, Filter, FoldError,
-    LABEL_LENGTH_MAX, RECORDINGS_MAX, Recording, Source,
+    Boundary, Catalog, CatalogError, Event, EventError, EventKind, EventOrderError,
+    LABEL_LENGTH_MAX, RECORDINGS_MAX, Recording, RecordingFilter, Source,
 };
 pub use cursor::{
-    Bound, ContentError, Cursor, CursorError, Fault, Message, Messages, Origin, Pause, ReplayBlock,
+    BlockDamage, BlockMessages, ContentError, Cursor, CursorBound, CursorError, Message, Origin,
+    Pause, ReplayBlock,
 };
 pub use digest::{Digest, digest};
 pub use position::{Position, RecordingId};
 pub use recording::{
-    AppendError, Appended, Cut, Durability, Progress, RecordingOptions, TailError, Writer,
+    AppendError, Appended, Cut, Durability, RecordingOptions, TailError, Writer, WriterProgress,
     WriterState,
 };
 pub use segment::{

@@ -52,7 +52,7 @@ mod publication_slot;
 mod recorder;
 
 pub use group::{GroupError, GroupOptions, GroupWriter};
-pub use recorder::{Intake, Recorder, RecorderHandle, Stopped};
+pub use recorder::{Intake, Recorder, RecorderHandle, StoppedRecorder};
 
 use crate::batch::{
     BATCH_FRAMES_OFFSET, BATCH_LENGTH, BATCH_LENGTH_MAX, Batch, MESSAGE_LENGTH_MAX,

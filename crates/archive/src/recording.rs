@@ -12,7 +12,7 @@ pub use recording_writer::{AppendError, Appended, Writer};
 pub(crate) use recording_writer::{Shared, State};
 pub use tail::{Cut, TailError};
 pub(crate) use tail::{SegmentWalk, WalkedBatch, check_torn, create_first, recover_tail};
-pub use writer_progress::{Progress, WriterState};
+pub use writer_progress::{WriterProgress, WriterState};
 
 use crate::archive_folder::{ArchiveFolder, StorageError};
 use crate::segment::{SegmentHeader, SegmentName};
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// When appended messages are synced. At every level, what an append has written survives the end of the process;
-/// `Appended::durable` and `Progress::durable` are the end of what survives a power failure.
+/// `Appended::durable` and `WriterProgress::durable` are the end of what survives a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// When a segment is full, when the recording is stopped, and on `Writer::sync`; otherwise when the operating system

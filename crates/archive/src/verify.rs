@@ -4,7 +4,7 @@ mod checked_range;
 mod file_walk;
 
 use crate::cursor::ExpectedBlock;
-use crate::{CursorError, Fault, Position, RecordingId, SEGMENT_BLOCK_LENGTH};
+use crate::{BlockDamage, CursorError, Position, RecordingId, SEGMENT_BLOCK_LENGTH};
 use checked_range::{CheckedRange, FoundDamage, RangeChecker, check};
 use file_walk::{FileWalk, WalkedRecording};
 use seatrial_blocks::{WalkError, Walker};
@@ -39,7 +39,7 @@ pub struct VerifyProgress {
 pub enum VerifyFault {
     /// A block that is not valid, or not the expected one.
     #[error(transparent)]
-    Fault(#[from] Fault),
+    Fault(#[from] BlockDamage),
     /// A read failed.
     #[error("cannot be read: {0}")]
     Unreadable(String),
@@ -195,7 +195,7 @@ fn fold(
             && before.sequence == first.sequence
             && let Err(fault) = before.check_place(first.message.unwrap_or(0), first.time)
         {
-            let damage = segment.damage(checked.range.from, 0, Fault::Content(fault));
+            let damage = segment.damage(checked.range.from, 0, BlockDamage::Content(fault));
             walked.report.damages.push(damage);
         }
         before = checked.next;
@@ -252,7 +252,10 @@ fn cut_torn(
     };
     let is_in_question = |found: &FoundDamage| {
         found.damage.path == last.path
-            && matches!(found.damage.fault, VerifyFault::Fault(Fault::Block(_)))
+            && matches!(
+                found.damage.fault,
+                VerifyFault::Fault(BlockDamage::Block(_))
+            )
     };
     let Some(index) = walked.found.iter().position(is_in_question) else {
         return;

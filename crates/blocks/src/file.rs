@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Why an operation on a log's file failed.
 #[derive(Debug, thiserror::Error)]
-pub enum FileError {
+pub enum BlockFileError {
     /// A call of the operating system failed.
     #[error("cannot {action} {path}")]
     System {
@@ -111,12 +111,12 @@ impl fmt::Debug for HeldLock {
 
 impl LogFile {
     /// Creates `path`, which must not exist, and makes its directory entry durable.
-    pub fn create(path: &Path) -> Result<LogFile, FileError> {
+    pub fn create(path: &Path) -> Result<LogFile, BlockFileError> {
         LogFile::create_on(&Files, path)
     }
 
     /// [`LogFile::create`] on any storage.
-    pub fn create_on(storage: &dyn Storage, path: &Path) -> Result<LogFile, FileError> {
+    pub fn create_on(storage: &dyn Storage, path: &Path) -> Result<LogFile, BlockFileError> {
         let medium = storage.create(path);
         let medium = medium.map_err(|source| system("create", path, source))?;
         let log = LogFile::over(storage, medium, path)?;
@@ -128,21 +128,23 @@ impl LogFile {
     }
 
     /// Opens `path`; the log ends where the file does. See [`LogFile::cut`].
-    pub fn open(path: &Path) -> Result<LogFile, FileError> {
+    pub fn open(path: &Path) -> Result<LogFile, BlockFileError> {
         LogFile::open_on(&Files, path)
     }
 
     /// [`LogFile::open`] on any storage.
-    pub fn open_on(storage: &dyn Storage, path: &Path) -> Result<LogFile, FileError> {
+    pub fn open_on(storage: &dyn Storage, path: &Path) -> Result<LogFile, BlockFileError> {
         let medium = storage.open_write(path);
         let medium = medium.map_err(|source| system("open", path, source))?;
         LogFile::over(storage, medium, path)
     }
 
     /// [`LogFile::open`], or [`LogFile::create`] if there is no such file.
-    pub fn open_or_create(path: &Path) -> Result<LogFile, FileError> {
+    pub fn open_or_create(path: &Path) -> Result<LogFile, BlockFileError> {
         match LogFile::open(path) {
-            Err(FileError::System { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Err(BlockFileError::System { source, .. })
+                if source.kind() == io::ErrorKind::NotFound =>
+            {
                 LogFile::create(path)
             }
             other => other,
@@ -150,16 +152,19 @@ impl LogFile {
     }
 
     /// Opens `path`, which holds a log that ends at `end`: [`LogFile::open`], then [`LogFile::cut`].
-    pub fn open_append(path: &Path, end: u64) -> Result<LogFile, FileError> {
+    pub fn open_append(path: &Path, end: u64) -> Result<LogFile, BlockFileError> {
         let mut log = LogFile::open(path)?;
         log.cut(end)?;
         Ok(log)
     }
 
     /// Opens `path`, finds where its blocks (from `from_offset` on) end, and cuts off a torn tail.
-    pub fn open_recover(path: &Path, from_offset: u64) -> Result<(LogFile, Recovery), FileError> {
+    pub fn open_recover(
+        path: &Path,
+        from_offset: u64,
+    ) -> Result<(LogFile, Recovery), BlockFileError> {
         let mut log = LogFile::open(path)?;
-        let recovery = recover(&log, from_offset).map_err(|cause| FileError::Log {
+        let recovery = recover(&log, from_offset).map_err(|cause| BlockFileError::Log {
             path: path.to_owned(),
             cause,
         })?;
@@ -172,11 +177,11 @@ impl LogFile {
         storage: &dyn Storage,
         medium: Arc<dyn Medium>,
         path: &Path,
-    ) -> Result<LogFile, FileError> {
+    ) -> Result<LogFile, BlockFileError> {
         let lock = match storage.lock(path) {
             Ok(lock) => HeldLock(lock),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Err(FileError::Locked {
+                return Err(BlockFileError::Locked {
                     path: path.to_owned(),
                 });
             }
@@ -193,10 +198,10 @@ impl LogFile {
 
     /// Cuts off everything after `end` and syncs the rest: bytes that a crashed process wrote without a sync may be
     /// readable now and still be lost by a power failure.
-    pub fn cut(&mut self, end: u64) -> Result<(), FileError> {
+    pub fn cut(&mut self, end: u64) -> Result<(), BlockFileError> {
         self.check()?;
         if end > self.end {
-            return Err(FileError::Short {
+            return Err(BlockFileError::Short {
                 path: self.path.clone(),
                 length: self.end,
                 end,
@@ -215,7 +220,7 @@ impl LogFile {
     }
 
     /// Appends whole blocks, or the bytes that a repair keeps, with one write call. Not durable before [`LogFile::sync`].
-    pub fn append(&mut self, blocks: &[u8]) -> Result<(), FileError> {
+    pub fn append(&mut self, blocks: &[u8]) -> Result<(), BlockFileError> {
         self.check()?;
         self.write_at("append to", self.end, blocks)?;
         self.end += blocks.len() as u64;
@@ -223,13 +228,13 @@ impl LogFile {
     }
 
     /// Overwrites a slot of the first page ([`crate::root::RootSlots`]), the only bytes that ever change in place.
-    pub fn write_slot(&mut self, slot: &crate::root::Slot) -> Result<(), FileError> {
+    pub fn write_slot(&mut self, slot: &crate::root::Slot) -> Result<(), BlockFileError> {
         self.check()?;
         self.write_at("write to", slot.offset, &slot.bytes)
     }
 
     /// Makes all appends so far durable (fdatasync). A failure is final.
-    pub fn sync(&mut self) -> Result<(), FileError> {
+    pub fn sync(&mut self) -> Result<(), BlockFileError> {
         self.check()?;
         let synced = self.medium.sync();
         self.carry_out("sync", synced)
@@ -241,10 +246,10 @@ impl LogFile {
     }
 
     /// Fails if an earlier write or sync failed.
-    fn check(&self) -> Result<(), FileError> {
+    fn check(&self) -> Result<(), BlockFileError> {
         match &self.poison {
             None => Ok(()),
-            Some(reason) => Err(FileError::Poisoned {
+            Some(reason) => Err(BlockFileError::Poisoned {
                 path: self.path.clone(),
                 reason: reason.clone(),
             }),
@@ -256,10 +261,10 @@ impl LogFile {
         action: &'static str,
         offset: u64,
         bytes: &[u8],
-    ) -> Result<(), FileError> {
+    ) -> Result<(), BlockFileError> {
         self.medium.write_at(offset, bytes).map_err(|source| {
             self.poison = Some(format!("an earlier write at {offset} failed: {source}"));
-            FileError::Write {
+            BlockFileError::Write {
                 action,
                 path: self.path.clone(),
                 offset,
@@ -269,7 +274,11 @@ impl LogFile {
     }
 
     /// Records a failure: no later call succeeds.
-    fn carry_out(&mut self, action: &'static str, result: io::Result<()>) -> Result<(), FileError> {
+    fn carry_out(
+        &mut self,
+        action: &'static str,
+        result: io::Result<()>,
+    ) -> Result<(), BlockFileError> {
         result.map_err(|source| {
             self.poison = Some(format!("an earlier {action} failed: {source}"));
             system(action, &self.path, source)
@@ -303,12 +312,12 @@ pub struct ReadFile {
 
 impl ReadFile {
     /// Opens `path`.
-    pub fn open(path: &Path) -> Result<ReadFile, FileError> {
+    pub fn open(path: &Path) -> Result<ReadFile, BlockFileError> {
         ReadFile::open_on(&Files, path)
     }
 
     /// [`ReadFile::open`] on any storage.
-    pub fn open_on(storage: &dyn Storage, path: &Path) -> Result<ReadFile, FileError> {
+    pub fn open_on(storage: &dyn Storage, path: &Path) -> Result<ReadFile, BlockFileError> {
         let medium = storage.open(path);
         let medium = medium.map_err(|source| system("open", path, source))?;
         Ok(ReadFile {
@@ -329,9 +338,9 @@ impl Disk for ReadFile {
 }
 
 /// Renames a file, replacing any file with the new name; durable once the folder is synced ([`sync_folder_of`]).
-pub fn rename(storage: &dyn Storage, from: &Path, to: &Path) -> Result<(), FileError> {
+pub fn rename(storage: &dyn Storage, from: &Path, to: &Path) -> Result<(), BlockFileError> {
     let renamed = storage.rename(from, to);
-    renamed.map_err(|source| FileError::Rename {
+    renamed.map_err(|source| BlockFileError::Rename {
         from: from.to_owned(),
         to: to.to_owned(),
         source,
@@ -339,21 +348,21 @@ pub fn rename(storage: &dyn Storage, from: &Path, to: &Path) -> Result<(), FileE
 }
 
 /// Removes a file.
-pub fn remove(storage: &dyn Storage, path: &Path) -> Result<(), FileError> {
+pub fn remove(storage: &dyn Storage, path: &Path) -> Result<(), BlockFileError> {
     let removed = storage.remove(path);
     removed.map_err(|source| system("remove", path, source))
 }
 
 /// Makes the names in the folder of `path` durable: call it after the file was created, renamed or removed.
-pub fn sync_folder_of(storage: &dyn Storage, path: &Path) -> Result<(), FileError> {
+pub fn sync_folder_of(storage: &dyn Storage, path: &Path) -> Result<(), BlockFileError> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let synced = storage.sync_folder(folder);
     synced.map_err(|source| system("sync the folder of", path, source))
 }
 
 /// The error of a failed call of the operating system.
-fn system(action: &'static str, path: &Path, source: io::Error) -> FileError {
-    FileError::System {
+fn system(action: &'static str, path: &Path, source: io::Error) -> BlockFileError {
+    BlockFileError::System {
         action,
         path: path.to_owned(),
         source,

@@ -57,7 +57,7 @@ mod window;
 
 pub use block::{ALIGNMENT, BlockHeader, BlockKind, Defect, HEADER_LENGTH, PAYLOAD_LENGTH_MAX};
 pub use crc32c::{Shift, crc32c, crc32c_more};
-pub use file::{FileError, LogFile};
+pub use file::{BlockFileError, LogFile};
 pub use frame::{Frame, FrameError, Frames};
 pub use recover::{RecoverError, Recovery, recover};
 pub use tag::RecordingTag;

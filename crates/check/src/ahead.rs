@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, scope};
 
-/// Chunks that each reader of a [`ReadAhead`] may have decoded and not handed over: 2 MB each, as a rule.
+/// Chunks that each reader of a [`ChunkReadAhead`] may have decoded and not handed over: 2 MB each, as a rule.
 const AHEAD_MAX: usize = 2;
 
 /// A source whose chunks are read and decoded by threads of its own while the caller works on earlier ones.
@@ -17,7 +17,7 @@ const AHEAD_MAX: usize = 2;
 /// one after another, so order needs no lock. Costs `n * (AHEAD_MAX + 1)` chunks of memory. When the system gives no thread,
 /// the caller reads by itself.
 #[derive(Debug)]
-pub struct ReadAhead<C> {
+pub struct ChunkReadAhead<C> {
     chunks: Arc<C>,
     readers: usize,
 }
@@ -28,10 +28,10 @@ type Decoded<E> = Result<Option<ChunkBuffer>, E>;
 /// A reader as the caller sees it: its chunks, and the way back for their memory.
 type Reader<E> = (Receiver<Decoded<E>>, Sender<ChunkBuffer>);
 
-impl<C: Chunks> ReadAhead<C> {
+impl<C: Chunks> ChunkReadAhead<C> {
     /// The same history, decoded by this many threads in addition to the caller's; with none, by the caller.
-    pub fn new(chunks: Arc<C>, readers: usize) -> ReadAhead<C> {
-        ReadAhead { chunks, readers }
+    pub fn new(chunks: Arc<C>, readers: usize) -> ChunkReadAhead<C> {
+        ChunkReadAhead { chunks, readers }
     }
 
     /// What reader `number` does.
@@ -61,7 +61,7 @@ impl<C: Chunks> ReadAhead<C> {
     }
 }
 
-impl<C: Chunks + ChunkSource> ChunkSource for ReadAhead<C> {
+impl<C: Chunks + ChunkSource> ChunkSource for ChunkReadAhead<C> {
     fn round(&self, take: &mut Take<'_>) -> Result<(), SourceError> {
         let count = usize::try_from(self.chunks.chunk_count()).unwrap_or(usize::MAX);
         let wanted = self.readers.min(count.saturating_sub(1));
@@ -225,7 +225,7 @@ mod tests {
     fn readers_ahead_keep_the_order_and_stop_when_asked() {
         let history = Arc::new(history(100_000));
         for readers in [0, 1, 2, 3, 9] {
-            let source = ReadAhead::new(Arc::clone(&history), readers);
+            let source = ChunkReadAhead::new(Arc::clone(&history), readers);
             for until in [1, 16_384, 40_000, usize::MAX] {
                 let all = seen(&source, until).unwrap();
                 assert_eq!(all, seen(&*history, until).unwrap(), "{readers}, {until}");
@@ -238,7 +238,7 @@ mod tests {
     fn an_error_ends_a_round_with_its_own_type() {
         let broken = Arc::new(Broken(history(100_000), 4));
         for readers in [0, 1, 2, 3] {
-            let source = ReadAhead::new(Arc::clone(&broken), readers);
+            let source = ChunkReadAhead::new(Arc::clone(&broken), readers);
             // Chunks before it are not lost on a caller that breaks off earlier.
             assert_eq!(seen(&source, 4 * 16_384).unwrap().len(), 4 * 16_384);
             let error = seen(&source, usize::MAX).unwrap_err();

@@ -25,7 +25,7 @@ pub struct Stopped(pub String);
 
 /// Where a check is.
 #[derive(Clone, Debug)]
-pub enum Stage {
+pub enum CheckStage {
     /// Chunks are pushed.
     Reading {
         /// Events so far.
@@ -46,7 +46,7 @@ pub trait Watch: Sync {
     }
 
     /// The check is here.
-    fn stage(&self, _stage: &Stage) {}
+    fn stage(&self, _stage: &CheckStage) {}
 }
 
 /// A watch that never stops a check.
@@ -66,7 +66,7 @@ pub struct Options {
 
 /// The outcome of a check.
 #[derive(Debug, Default)]
-pub struct Answer {
+pub struct CheckAnswer {
     /// One verdict for each checker, in their order.
     pub verdicts: Vec<Verdict>,
     /// Certificates, by position of the checker.
@@ -93,9 +93,9 @@ pub fn check(
     options: &Options,
     watch: &dyn Watch,
     mut shapes: Option<&mut Shapes>,
-) -> Result<Answer, SourceError> {
+) -> Result<CheckAnswer, SourceError> {
     let mut running = start(checkers, &options.aims);
-    let mut answer = Answer::default();
+    let mut answer = CheckAnswer::default();
     let (overview, stopped) = (&mut answer.overview, &mut answer.stopped);
     let fed = match &mut running[..] {
         [one] => feed(one, source, watch, shapes.as_deref_mut())?,
@@ -114,7 +114,7 @@ pub fn check(
                     shapes.take_chunk(chunk);
                 }
                 push(&mut running, chunk, options.threads);
-                watch.stage(&Stage::Reading {
+                watch.stage(&CheckStage::Reading {
                     events: overview.events(),
                 });
                 *stopped = watch.stop();
@@ -140,7 +140,7 @@ pub fn check(
     Ok(answer)
 }
 
-impl Answer {
+impl CheckAnswer {
     /// Adds the outcomes of all checkers, in their order.
     pub(crate) fn add(&mut self, outcomes: Vec<Checked>) {
         for (number, outcome) in outcomes.into_iter().enumerate() {
@@ -324,7 +324,7 @@ pub(crate) fn finish(
 ) -> Result<Vec<Checked>, SourceError> {
     assert_eq!(found.len(), running.len(), "findings by checker");
     let names: Vec<&'static str> = running.iter().map(|one| one.name).collect();
-    watch.stage(&Stage::Deciding {
+    watch.stage(&CheckStage::Deciding {
         checkers: names.clone(),
     });
     let mut partials: Vec<Partial> = Vec::new();
@@ -360,7 +360,7 @@ pub(crate) fn finish(
             Err(RecvTimeoutError::Timeout) => {
                 let open = outcomes.iter().zip(&names);
                 let open = open.filter(|(outcome, _)| outcome.is_none());
-                watch.stage(&Stage::Deciding {
+                watch.stage(&CheckStage::Deciding {
                     checkers: open.map(|(_, name)| *name).collect(),
                 });
                 *stopped = watch.stop();

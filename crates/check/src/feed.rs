@@ -1,6 +1,6 @@
 //! Transactions that go from a file into a checker without becoming operations.
 
-use crate::driver::{Stage, Stopped, Watch};
+use crate::driver::{CheckStage, Stopped, Watch};
 use crate::infer::{MopKind, Shapes};
 use seatrial_checker::Overview;
 use seatrial_history::{OpType, Stamps, TransactionSink};
@@ -92,7 +92,7 @@ impl TransactionSink for Feed<'_> {
         }
         if self.count.is_multiple_of(INTERVAL) {
             let events = self.overview.events();
-            self.watch.stage(&Stage::Reading { events });
+            self.watch.stage(&CheckStage::Reading { events });
             self.stopped = self.watch.stop();
             if let Some(stopped) = &self.stopped {
                 return Err(stopped.0.clone());

@@ -1,7 +1,7 @@
 //! A test file that is checked while it is written.
 
 use crate::driver::{
-    Answer, Partial, Running, SharedSource, Stopped, Watch, finish, references, start,
+    CheckAnswer, Partial, Running, SharedSource, Stopped, Watch, finish, references, start,
 };
 use seatrial_checker::{Aims, Checker, Finding, Overview, Progress, Verdict};
 use seatrial_history::chunk::ChunkAddress;
@@ -140,11 +140,11 @@ impl Follower {
     }
 
     /// The verdicts on all that was pushed, which should be all that there is.
-    pub fn finish(self, watch: &dyn Watch) -> Result<Answer, SourceError> {
+    pub fn finish(self, watch: &dyn Watch) -> Result<CheckAnswer, SourceError> {
         let source: SharedSource = Arc::new(self.file);
-        let mut answer = Answer {
+        let mut answer = CheckAnswer {
             overview: self.overview,
-            ..Answer::default()
+            ..CheckAnswer::default()
         };
         let count = self.running.len();
         let stopped = &mut answer.stopped;

@@ -46,12 +46,12 @@ mod settle;
 mod suite_workloads;
 mod workloads;
 
-pub use ahead::{Give, ReadAhead, round_of};
+pub use ahead::{ChunkReadAhead, Give, round_of};
 pub use driver::{
-    Answer, Options, SharedSource, Stage, Stopped, Unwatched, Watch, check, references,
+    CheckAnswer, CheckStage, Options, SharedSource, Stopped, Unwatched, Watch, check, references,
 };
 pub use follower::Follower;
-pub use question::{Question, Request, RequestError, needs_shapes, question};
+pub use question::{CheckQuestion, Request, RequestError, needs_shapes, question};
 pub use registry::{CHECKERS, Entry, UnknownName, by_name, entry, for_workload, names, proves};
 pub use replay::{is_refuted, prove, replay};
 pub use settle::Ground;

@@ -55,7 +55,7 @@ pub enum RequestError {
 }
 
 /// The checkers for one history.
-pub struct Question {
+pub struct CheckQuestion {
     /// They are started anew for each round.
     pub checkers: Vec<Box<dyn Checker>>,
     /// Why these, in words: `list-append: asked for`.
@@ -66,7 +66,7 @@ pub struct Question {
     pub warnings: Vec<String>,
 }
 
-impl Question {
+impl CheckQuestion {
     /// The names of the checkers.
     pub fn names(&self) -> Vec<&'static str> {
         self.checkers.iter().map(|one| one.name()).collect()
@@ -116,7 +116,7 @@ pub fn question(
     request: &Request,
     attributes: &Json,
     shapes: Option<&Shapes>,
-) -> Result<Question, RequestError> {
+) -> Result<CheckQuestion, RequestError> {
     if let Some((workload, checkers)) = of_suite(request, attributes)? {
         let origin = Origin::Workload(workload.to_owned());
         return chosen(request, attributes, &origin, checkers);
@@ -152,7 +152,7 @@ fn chosen(
     attributes: &Json,
     origin: &Origin,
     checkers: Vec<Box<dyn Checker>>,
-) -> Result<Question, RequestError> {
+) -> Result<CheckQuestion, RequestError> {
     let provenance = Provenance::of_attributes(attributes);
     let shown: Vec<&str> = checkers.iter().map(|one| one.name()).collect();
     let mut warnings = Vec::new();
@@ -169,7 +169,7 @@ fn chosen(
         .collect();
     let named = if others.is_empty() { &shown } else { &others };
     let is_timeless = provenance.is_timeless() && named == &[Isolation::NAME];
-    Ok(Question {
+    Ok(CheckQuestion {
         checkers,
         why: Some(format!(
             "{}: {}",
@@ -273,7 +273,7 @@ fn named_by_shape(name: &str) -> Vec<Named> {
 }
 
 /// No checker fits: why, and the options that name one.
-fn unclear(shapes: Option<&Shapes>) -> Question {
+fn unclear(shapes: Option<&Shapes>) -> CheckQuestion {
     let guess = shapes.map(Shapes::guess);
     let (reason, options) = match guess {
         Some(Guess::Unclear { reason, options }) => (reason, options),
@@ -288,7 +288,7 @@ fn unclear(shapes: Option<&Shapes>) -> Question {
         options => format!("name it with {}", options.join(" or ")),
     };
     let reason = format!("cannot infer a checker from the operations: {reason}; {remedy}");
-    Question {
+    CheckQuestion {
         checkers: Vec::new(),
         why: None,
         unclear: Some(Verdict::valid("none").unknown(reason)),

@@ -208,13 +208,13 @@ fn list_append(name: Option<&str>) -> Result<ListAppend, UnknownName> {
 
 /// The checker `isolation`, by the model of this name.
 pub(crate) fn isolation(name: Option<&str>) -> Result<Isolation, UnknownName> {
-    let axiomatic = model(Isolation::NAME, name, isolation::Model::by_name)?;
+    let axiomatic = model(Isolation::NAME, name, isolation::AxiomaticModel::by_name)?;
     Ok(name.map_or_else(Isolation::default, |_| Isolation::new(axiomatic)))
 }
 
 fn axioms() -> Vec<&'static str> {
-    isolation::Model::all()
-        .map(isolation::Model::name)
+    isolation::AxiomaticModel::all()
+        .map(isolation::AxiomaticModel::name)
         .collect()
 }
 

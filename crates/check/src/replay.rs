@@ -1,6 +1,6 @@
 //! Certificates of verdicts, replayed by the independent verifier before they are believed.
 
-use crate::driver::{Answer, SharedSource};
+use crate::driver::{CheckAnswer, SharedSource};
 use crate::registry::proves;
 use seatrial_checker::{CertificateStatus, Validity, Verdict};
 use seatrial_history::{ChunkSource, SourceError};
@@ -47,7 +47,7 @@ pub fn replay(
 /// Replays the certificates of an answer: those to keep, each with the name of its file, `certificate.json` for the first and
 /// `certificate-CHECKER.json` for others. Each takes one more round of the history.
 pub fn prove(
-    answer: &mut Answer,
+    answer: &mut CheckAnswer,
     source: &SharedSource,
 ) -> Result<Vec<(String, Certificate)>, SourceError> {
     let mut kept: Vec<(String, Certificate)> = Vec::new();

@@ -5,7 +5,7 @@ use crate::meter::bar;
 use crate::output::complain;
 use crate::resources::resident;
 use indicatif::ProgressBar;
-use seatrial_check::{Stage, Stopped, Watch};
+use seatrial_check::{CheckStage, Stopped, Watch};
 use seatrial_files::SystemMemory;
 use seatrial_machine::counted;
 use std::io::IsTerminal;
@@ -148,9 +148,9 @@ impl Watch for Guard<'_> {
         )))
     }
 
-    fn stage(&self, stage: &Stage) {
+    fn stage(&self, stage: &CheckStage) {
         match stage {
-            Stage::Reading { events } => {
+            CheckStage::Reading { events } => {
                 let shown = counted(*events, "event");
                 let text = match events.saturating_mul(100).checked_div(self.length) {
                     Some(percent) => format!("reading: {shown}, {} %", percent.min(100)),
@@ -158,7 +158,7 @@ impl Watch for Guard<'_> {
                 };
                 self.show(&text, *events);
             }
-            Stage::Deciding { checkers } => {
+            CheckStage::Deciding { checkers } => {
                 self.show(&format!("deciding: {}", checkers.join(", ")), self.length);
             }
         }

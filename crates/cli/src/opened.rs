@@ -5,7 +5,7 @@ use crate::load::{damages, is_test_file, not_ended, unended};
 use crate::source::{Reading, Source};
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_check::infer::Shapes;
-use seatrial_check::{Give, ReadAhead, SharedSource, round_of};
+use seatrial_check::{ChunkReadAhead, Give, SharedSource, round_of};
 use seatrial_checker::{MissingPart, Overview};
 use seatrial_history::chunk::Assembly;
 use seatrial_history::{
@@ -119,7 +119,7 @@ impl Opened {
         }
         let readers = threads.saturating_sub(1).min(READERS_MAX);
         Ok(Opened {
-            source: Arc::new(ReadAhead::new(Arc::clone(&file), readers)),
+            source: Arc::new(ChunkReadAhead::new(Arc::clone(&file), readers)),
             attributes,
             missing,
             warnings,

@@ -1,6 +1,6 @@
 //! The anomalies that can be planted: their operations, and the weakest level that excludes each.
 
-use super::options::{DatabaseWorkload, Isolation};
+use super::options::{DatabaseWorkload, StoreLevel};
 
 /// An anomaly to plant: a few operations that no store could have completed at a level that excludes the anomaly. They
 /// share neither keys nor processes with other operations, so the rest of the history stays valid, and the verdict is known
@@ -186,19 +186,19 @@ struct LevelRank {
 /// Above all levels: a dimension in which no level excludes the anomaly.
 const NONE: u8 = u8::MAX;
 
-impl Isolation {
+impl StoreLevel {
     const fn rank(self) -> LevelRank {
         let (sight, age) = match self {
-            Isolation::ReadUncommitted => (0, 0),
-            Isolation::ReadCommitted => (1, 0),
-            Isolation::ReadAtomic => (2, 0),
-            Isolation::Prefix => (3, 0),
-            Isolation::SnapshotIsolation => (4, 0),
-            Isolation::StrongSessionSnapshotIsolation => (4, 1),
-            Isolation::StrongSnapshotIsolation => (4, 2),
-            Isolation::Serializable | Isolation::Eventual => (5, 0),
-            Isolation::StrongSessionSerializable | Isolation::Sequential => (5, 1),
-            Isolation::StrictSerializable | Isolation::Linearizable => (5, 2),
+            StoreLevel::ReadUncommitted => (0, 0),
+            StoreLevel::ReadCommitted => (1, 0),
+            StoreLevel::ReadAtomic => (2, 0),
+            StoreLevel::Prefix => (3, 0),
+            StoreLevel::SnapshotIsolation => (4, 0),
+            StoreLevel::StrongSessionSnapshotIsolation => (4, 1),
+            StoreLevel::StrongSnapshotIsolation => (4, 2),
+            StoreLevel::Serializable | StoreLevel::Eventual => (5, 0),
+            StoreLevel::StrongSessionSerializable | StoreLevel::Sequential => (5, 1),
+            StoreLevel::StrictSerializable | StoreLevel::Linearizable => (5, 2),
         };
         LevelRank { sight, age }
     }
@@ -299,7 +299,7 @@ impl Anomaly {
     }
 
     /// Does this level allow it?
-    pub fn is_admitted_by(self, isolation: Isolation) -> bool {
+    pub fn is_admitted_by(self, isolation: StoreLevel) -> bool {
         let (level, excluded) = (isolation.rank(), self.row().3);
         level.sight < excluded.sight && level.age < excluded.age
     }
@@ -355,16 +355,16 @@ mod tests {
     #[test]
     fn a_stronger_level_admits_no_more() {
         for anomaly in Anomaly::all() {
-            assert!(!anomaly.is_admitted_by(Isolation::StrictSerializable));
+            assert!(!anomaly.is_admitted_by(StoreLevel::StrictSerializable));
             for (one, other) in [
-                (Isolation::ReadUncommitted, Isolation::ReadCommitted),
-                (Isolation::ReadCommitted, Isolation::ReadAtomic),
-                (Isolation::ReadAtomic, Isolation::Prefix),
-                (Isolation::Prefix, Isolation::SnapshotIsolation),
-                (Isolation::SnapshotIsolation, Isolation::Serializable),
+                (StoreLevel::ReadUncommitted, StoreLevel::ReadCommitted),
+                (StoreLevel::ReadCommitted, StoreLevel::ReadAtomic),
+                (StoreLevel::ReadAtomic, StoreLevel::Prefix),
+                (StoreLevel::Prefix, StoreLevel::SnapshotIsolation),
+                (StoreLevel::SnapshotIsolation, StoreLevel::Serializable),
                 (
-                    Isolation::Serializable,
-                    Isolation::StrongSessionSerializable,
+                    StoreLevel::Serializable,
+                    StoreLevel::StrongSessionSerializable,
                 ),
             ] {
                 assert!(
@@ -373,8 +373,8 @@ mod tests {
                 );
             }
         }
-        assert!(Anomaly::G2Item.is_admitted_by(Isolation::StrongSnapshotIsolation));
-        assert!(!Anomaly::G2Item.is_admitted_by(Isolation::Serializable));
-        assert!(Anomaly::StaleRead.is_admitted_by(Isolation::StrongSessionSerializable));
+        assert!(Anomaly::G2Item.is_admitted_by(StoreLevel::StrongSnapshotIsolation));
+        assert!(!Anomaly::G2Item.is_admitted_by(StoreLevel::Serializable));
+        assert!(Anomaly::StaleRead.is_admitted_by(StoreLevel::StrongSessionSerializable));
     }
 }

@@ -1,7 +1,7 @@
 //! Simulated databases that write histories of any length with a known verdict.
 //!
 //! A [`Database`] is a store with clients in virtual time: they invoke operations, the store carries them out step by step
-//! at its [`Isolation`] level, and they complete, fail, or time out. The result is the history that a recorder would have
+//! at its level ([`StoreLevel`]), and they complete, fail, or time out. The result is the history that a recorder would have
 //! written. Only versions that a client may still read are stored, so a history of 10^9 operations needs no more memory
 //! than one of 10^6.
 //!
@@ -52,7 +52,7 @@ mod system;
 mod transactions;
 
 pub use anomaly::Anomaly;
-pub use options::{DatabaseWorkload, Isolation, Options, OptionsError};
+pub use options::{DatabaseWorkload, Options, OptionsError, StoreLevel};
 
 use planting::{Planting, PlantingTurn};
 use seatrial_history::Stamps;

@@ -1,7 +1,7 @@
 //! A store of registers or sets: each key is an independent object.
 
 use super::keys::LiveKeys;
-use super::options::{DatabaseWorkload, Isolation, Options};
+use super::options::{DatabaseWorkload, Options, StoreLevel};
 use super::step::{OperationFate, StepResult};
 use super::store::{LAG_COMMITS_MAX, VersionStore};
 use seatrial_history::{Key, OpType, Symbol, Value};
@@ -35,7 +35,7 @@ struct OpenOp {
 #[derive(Debug)]
 pub(super) struct ObjectStore {
     is_set: bool,
-    isolation: Isolation,
+    isolation: StoreLevel,
     pub(super) store: VersionStore,
     keys: LiveKeys,
     running: Vec<OpenOp>,
@@ -153,12 +153,12 @@ impl ObjectStore {
     /// The last commit in the snapshot of a read.
     fn snapshot(&self, seen: u64, rng: &mut Rng) -> u64 {
         let now = self.store.commits;
-        if self.isolation == Isolation::Linearizable || rng.below(2) == 0 {
+        if self.isolation == StoreLevel::Linearizable || rng.below(2) == 0 {
             return now;
         }
         let snapshot = now.saturating_sub(rng.below(LAG_COMMITS_MAX + 1));
         match self.isolation {
-            Isolation::Sequential => snapshot.max(seen),
+            StoreLevel::Sequential => snapshot.max(seen),
             _ => snapshot,
         }
     }

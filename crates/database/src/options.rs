@@ -48,23 +48,25 @@ impl DatabaseWorkload {
     }
 
     /// The levels that a store of this workload can have, from weak to strong.
-    pub const fn levels(self) -> &'static [Isolation] {
+    pub const fn levels(self) -> &'static [StoreLevel] {
         match self {
-            DatabaseWorkload::ListAppend | DatabaseWorkload::RwRegister => &Isolation::TRANSACTIONS,
-            DatabaseWorkload::Register | DatabaseWorkload::Set => &Isolation::OBJECTS,
-            DatabaseWorkload::Queue => &[Isolation::Linearizable],
+            DatabaseWorkload::ListAppend | DatabaseWorkload::RwRegister => {
+                &StoreLevel::TRANSACTIONS
+            }
+            DatabaseWorkload::Register | DatabaseWorkload::Set => &StoreLevel::OBJECTS,
+            DatabaseWorkload::Queue => &[StoreLevel::Linearizable],
         }
     }
 
     /// The strongest level.
-    pub fn strongest(self) -> Isolation {
+    pub fn strongest(self) -> StoreLevel {
         self.levels()[self.levels().len() - 1]
     }
 }
 
 /// The isolation level of the simulated store, each described by the mechanism that provides it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Isolation {
+pub enum StoreLevel {
     /// Writes take effect at once, under a lock that is held until the end of the transaction, and remain after an abort;
     /// reads return the newest value.
     ReadUncommitted,
@@ -95,52 +97,52 @@ pub enum Isolation {
     Linearizable,
 }
 
-impl Isolation {
+impl StoreLevel {
     /// The levels of single objects, from weak to strong.
-    pub const OBJECTS: [Isolation; 3] = [
-        Isolation::Eventual,
-        Isolation::Sequential,
-        Isolation::Linearizable,
+    pub const OBJECTS: [StoreLevel; 3] = [
+        StoreLevel::Eventual,
+        StoreLevel::Sequential,
+        StoreLevel::Linearizable,
     ];
 
     /// The levels of transactions, from weak to strong.
-    pub const TRANSACTIONS: [Isolation; 10] = [
-        Isolation::ReadUncommitted,
-        Isolation::ReadCommitted,
-        Isolation::ReadAtomic,
-        Isolation::Prefix,
-        Isolation::SnapshotIsolation,
-        Isolation::StrongSessionSnapshotIsolation,
-        Isolation::StrongSnapshotIsolation,
-        Isolation::Serializable,
-        Isolation::StrongSessionSerializable,
-        Isolation::StrictSerializable,
+    pub const TRANSACTIONS: [StoreLevel; 10] = [
+        StoreLevel::ReadUncommitted,
+        StoreLevel::ReadCommitted,
+        StoreLevel::ReadAtomic,
+        StoreLevel::Prefix,
+        StoreLevel::SnapshotIsolation,
+        StoreLevel::StrongSessionSnapshotIsolation,
+        StoreLevel::StrongSnapshotIsolation,
+        StoreLevel::Serializable,
+        StoreLevel::StrongSessionSerializable,
+        StoreLevel::StrictSerializable,
     ];
 
     /// The name of the consistency model in the checkers.
     pub const fn name(self) -> &'static str {
         match self {
-            Isolation::ReadUncommitted => "read-uncommitted",
-            Isolation::ReadCommitted => "read-committed",
-            Isolation::ReadAtomic => "read-atomic",
-            Isolation::Prefix => "prefix",
-            Isolation::SnapshotIsolation => "snapshot-isolation",
-            Isolation::StrongSessionSnapshotIsolation => "strong-session-snapshot-isolation",
-            Isolation::StrongSnapshotIsolation => "strong-snapshot-isolation",
-            Isolation::Serializable => "serializable",
-            Isolation::StrongSessionSerializable => "strong-session-serializable",
-            Isolation::StrictSerializable => "strict-serializable",
-            Isolation::Eventual => "eventual",
-            Isolation::Sequential => "sequential",
-            Isolation::Linearizable => "linearizable",
+            StoreLevel::ReadUncommitted => "read-uncommitted",
+            StoreLevel::ReadCommitted => "read-committed",
+            StoreLevel::ReadAtomic => "read-atomic",
+            StoreLevel::Prefix => "prefix",
+            StoreLevel::SnapshotIsolation => "snapshot-isolation",
+            StoreLevel::StrongSessionSnapshotIsolation => "strong-session-snapshot-isolation",
+            StoreLevel::StrongSnapshotIsolation => "strong-snapshot-isolation",
+            StoreLevel::Serializable => "serializable",
+            StoreLevel::StrongSessionSerializable => "strong-session-serializable",
+            StoreLevel::StrictSerializable => "strict-serializable",
+            StoreLevel::Eventual => "eventual",
+            StoreLevel::Sequential => "sequential",
+            StoreLevel::Linearizable => "linearizable",
         }
     }
 
     /// The level of this name.
-    pub fn by_name(name: &str) -> Option<Isolation> {
-        let mut all = Isolation::TRANSACTIONS
+    pub fn by_name(name: &str) -> Option<StoreLevel> {
+        let mut all = StoreLevel::TRANSACTIONS
             .into_iter()
-            .chain(Isolation::OBJECTS);
+            .chain(StoreLevel::OBJECTS);
         all.find(|one| one.name() == name)
     }
 }
@@ -154,7 +156,7 @@ pub struct Options {
     /// Number of invocations and completions together.
     pub operations: u64,
     /// Isolation level of the store; `None`: the strongest level, except for the planted anomalies.
-    pub isolation: Option<Isolation>,
+    pub isolation: Option<StoreLevel>,
     /// Anomalies to plant, in turn.
     pub anomalies: Vec<Anomaly>,
     /// Fraction of operations at which an anomaly begins; at most one is planted at a time.
@@ -218,7 +220,7 @@ impl Options {
     }
 
     /// The level of the store.
-    pub fn store(&self) -> Isolation {
+    pub fn store(&self) -> StoreLevel {
         self.isolation.unwrap_or_else(|| self.workload.strongest())
     }
 
@@ -235,7 +237,7 @@ impl Options {
         let workload = self.workload;
         if !workload.levels().contains(&self.store()) {
             let levels = workload.levels().iter();
-            return Err(OptionsError::Isolation {
+            return Err(OptionsError::StoreLevel {
                 workload: workload.name(),
                 isolation: self.store().name(),
                 levels: levels.map(|level| level.name()).collect(),
@@ -359,7 +361,7 @@ impl Options {
 pub enum OptionsError {
     /// The workload does not have this level.
     #[error("{workload} has no isolation {isolation} (available: {})", levels.join(", "))]
-    Isolation {
+    StoreLevel {
         /// The workload.
         workload: &'static str,
         /// The level given.

@@ -18,7 +18,7 @@ fn same_seed_same_history() {
         DatabaseWorkload::Queue,
     ];
     let objects = objects.map(|workload| (workload, workload.strongest()));
-    let transactions = Isolation::TRANSACTIONS.map(|level| (DatabaseWorkload::ListAppend, level));
+    let transactions = StoreLevel::TRANSACTIONS.map(|level| (DatabaseWorkload::ListAppend, level));
     for (workload, isolation) in transactions.into_iter().chain(objects) {
         let options = Options {
             isolation: Some(isolation),
@@ -243,7 +243,7 @@ fn an_anomaly_can_come_once_and_late() {
 /// A key that is written for ever takes no more memory than its last versions.
 #[test]
 fn a_key_may_be_written_for_ever() {
-    for isolation in [Isolation::Serializable, Isolation::StrictSerializable] {
+    for isolation in [StoreLevel::Serializable, StoreLevel::StrictSerializable] {
         let options = Options {
             isolation: Some(isolation),
             keys: 1,
@@ -276,7 +276,7 @@ fn a_key_may_be_written_for_ever() {
 /// What nobody can see any more is forgotten.
 #[test]
 fn memory_does_not_grow_with_the_history() {
-    for isolation in Isolation::TRANSACTIONS {
+    for isolation in StoreLevel::TRANSACTIONS {
         let options = Options {
             isolation: Some(isolation),
             writes_per_key: 4..=16,
@@ -317,7 +317,7 @@ fn invalid_options_are_errors() {
     assert_eq!(
         told(|options| {
             options.anomalies = vec![Anomaly::G2Item];
-            options.isolation = Some(Isolation::Serializable);
+            options.isolation = Some(StoreLevel::Serializable);
         }),
         "serializable excludes G2-item; levels that allow it: read-uncommitted, read-committed, read-atomic, \
          prefix, snapshot-isolation, strong-session-snapshot-isolation, strong-snapshot-isolation. Without a level \
@@ -338,10 +338,10 @@ fn invalid_options_are_errors() {
         "G-nonadjacent needs 4 processes, found a concurrency of 3"
     );
     assert_eq!(
-        told(|options| options.isolation = Some(Isolation::Linearizable)),
+        told(|options| options.isolation = Some(StoreLevel::Linearizable)),
         format!(
             "list-append has no isolation linearizable (available: {})",
-            Isolation::TRANSACTIONS.map(Isolation::name).join(", ")
+            StoreLevel::TRANSACTIONS.map(StoreLevel::name).join(", ")
         )
     );
     #[expect(clippy::reversed_empty_ranges, reason = "that is what is refused")]
@@ -361,7 +361,7 @@ fn inconsistent_transaction_options_are_errors() {
     assert_eq!(
         told(|options| {
             options.timestamps = true;
-            options.isolation = Some(Isolation::ReadCommitted);
+            options.isolation = Some(StoreLevel::ReadCommitted);
         }),
         "read-committed has no snapshots, so there are no timestamps"
     );

@@ -1,7 +1,7 @@
 //! A store of transactions on lists or registers, at any isolation level.
 
 use super::keys::LiveKeys;
-use super::options::{DatabaseWorkload, Isolation, Options};
+use super::options::{DatabaseWorkload, Options, StoreLevel};
 use super::step::{OperationFate, StepResult, exponential};
 use super::store::{KeyVersions, LAG_COMMITS_MAX, VersionStore};
 use seatrial_history::{Key, Mop, Observed, OpType, Symbol, Value};
@@ -43,7 +43,7 @@ enum Replica {
     LaggingInSession,
 }
 
-impl Isolation {
+impl StoreLevel {
     /// Does a transaction at this level have one snapshot (serial execution included)?
     pub(super) fn has_snapshots(self) -> bool {
         let (execution, _) = self.mechanism();
@@ -55,17 +55,17 @@ impl Isolation {
             first_committer_wins,
         };
         match self {
-            Isolation::ReadUncommitted => (Execution::InPlace, Replica::Present),
-            Isolation::ReadCommitted => (Execution::Committed, Replica::Present),
-            Isolation::ReadAtomic => (Execution::Untorn, Replica::Present),
-            Isolation::Prefix => (snapshot(false), Replica::Lagging),
-            Isolation::SnapshotIsolation => (snapshot(true), Replica::Lagging),
-            Isolation::StrongSessionSnapshotIsolation => {
+            StoreLevel::ReadUncommitted => (Execution::InPlace, Replica::Present),
+            StoreLevel::ReadCommitted => (Execution::Committed, Replica::Present),
+            StoreLevel::ReadAtomic => (Execution::Untorn, Replica::Present),
+            StoreLevel::Prefix => (snapshot(false), Replica::Lagging),
+            StoreLevel::SnapshotIsolation => (snapshot(true), Replica::Lagging),
+            StoreLevel::StrongSessionSnapshotIsolation => {
                 (snapshot(true), Replica::LaggingInSession)
             }
-            Isolation::StrongSnapshotIsolation => (snapshot(true), Replica::Present),
-            Isolation::Serializable => (Execution::Serial, Replica::Lagging),
-            Isolation::StrongSessionSerializable => (Execution::Serial, Replica::LaggingInSession),
+            StoreLevel::StrongSnapshotIsolation => (snapshot(true), Replica::Present),
+            StoreLevel::Serializable => (Execution::Serial, Replica::Lagging),
+            StoreLevel::StrongSessionSerializable => (Execution::Serial, Replica::LaggingInSession),
             _ => (Execution::Serial, Replica::Present),
         }
     }

@@ -1,6 +1,6 @@
 //! A client's connection to a server.
 
-use crate::key::Key;
+use crate::key::SecretKey;
 use crate::opening::{ClientOpening, LENGTH_MAX, OpeningError, Protocol};
 use crate::wire::{self, Messages};
 use std::future::pending;
@@ -28,7 +28,7 @@ pub struct ConnectOptions {
     /// The protocol.
     pub protocol: Protocol,
     /// The key that both sides must prove; `None`: no key.
-    pub key: Option<Key>,
+    pub key: Option<SecretKey>,
     /// Time limit of connecting and opening.
     pub timeout: Duration,
 }

@@ -2,7 +2,7 @@
 
 use crate::clock::{self, ServerClock};
 use crate::disk::{self, Durable, LogTask, MachineDisk};
-use crate::key::Key;
+use crate::key::SecretKey;
 use crate::limits::{HostLimits, files_max};
 use crate::net::{Connections, INBOX_MAX, NetworkInput, listen};
 use crate::opening::Protocol;
@@ -35,7 +35,7 @@ pub struct ServeOptions {
     /// The protocol.
     pub protocol: Protocol,
     /// The key that clients must prove; `None`: no key is needed.
-    pub key: Option<Key>,
+    pub key: Option<SecretKey>,
     /// The other nodes of the system.
     pub peers: PeerOptions,
     /// The file from which clock faults are read ([`ClockOrder`](crate::ClockOrder)); `None`: the clock is right.
@@ -54,7 +54,7 @@ pub struct ListenOptions {
     /// The protocol.
     pub protocol: Protocol,
     /// The key that clients must prove; `None`: no key is needed.
-    pub key: Option<Key>,
+    pub key: Option<SecretKey>,
     /// The other nodes of the system.
     pub peers: PeerOptions,
 }

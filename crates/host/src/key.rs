@@ -22,9 +22,9 @@ const KEY_LENGTH_MAX: usize = 4_096;
 ///
 /// Its downside: messages after the opening are neither encrypted nor signed.
 #[derive(Clone)]
-pub struct Key(Arc<[u8]>);
+pub struct SecretKey(Arc<[u8]>);
 
-impl fmt::Debug for Key {
+impl fmt::Debug for SecretKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key")
     }
@@ -47,15 +47,15 @@ impl ProofSide {
     }
 }
 
-impl Key {
+impl SecretKey {
     /// Reads a key file: its bytes without a trailing line end, 16 to 4,096.
-    pub fn read(path: &Path) -> io::Result<Key> {
+    pub fn read(path: &Path) -> io::Result<SecretKey> {
         use std::io::Read as _;
         let file = std::fs::File::open(path)?;
         let mut bytes = Vec::new();
         file.take(KEY_LENGTH_MAX as u64 + 3)
             .read_to_end(&mut bytes)?;
-        Key::new(&bytes).ok_or_else(|| {
+        SecretKey::new(&bytes).ok_or_else(|| {
             let text = format!(
                 "a key has {KEY_LENGTH_MIN} to {KEY_LENGTH_MAX} bytes without its line end"
             );
@@ -63,9 +63,9 @@ impl Key {
         })
     }
 
-    /// [`Key::read`] with the file's name in the error, and a logged warning if other users may read the file.
-    pub fn read_and_warn(path: &Path) -> io::Result<Key> {
-        let key = Key::read(path).map_err(|error| {
+    /// [`SecretKey::read`] with the file's name in the error, and a logged warning if other users may read the file.
+    pub fn read_and_warn(path: &Path) -> io::Result<SecretKey> {
+        let key = SecretKey::read(path).map_err(|error| {
             let text = format!("{}: {error}", path.display());
             io::Error::new(error.kind(), text)
         })?;
@@ -78,12 +78,12 @@ impl Key {
     }
 
     /// The key of these bytes, without a trailing line end. `None`: it is too short or too long.
-    pub fn new(bytes: &[u8]) -> Option<Key> {
+    pub fn new(bytes: &[u8]) -> Option<SecretKey> {
         let line = bytes.strip_suffix(b"\n");
         let line = line.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
         let bytes = line.unwrap_or(bytes);
         let is_allowed = (KEY_LENGTH_MIN..=KEY_LENGTH_MAX).contains(&bytes.len());
-        is_allowed.then(|| Key(bytes.into()))
+        is_allowed.then(|| SecretKey(bytes.into()))
     }
 
     fn mac(&self, who: ProofSide, transcript: &[u8]) -> Option<Hmac<Sha256>> {
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn keys_have_a_length_and_no_line_end() {
-        let key = |bytes: &[u8]| Key::new(bytes).map(|key| key.0.to_vec());
+        let key = |bytes: &[u8]| SecretKey::new(bytes).map(|key| key.0.to_vec());
         assert_eq!(key(&[7; 15]), None);
         assert_eq!(key(&[7; 4_097]), None);
         assert_eq!(
@@ -132,7 +132,7 @@ mod tests {
             let text = format!("0123456789abcdef{end}");
             assert_eq!(key(text.as_bytes()), Some(b"0123456789abcdef".to_vec()));
         }
-        assert!(!format!("{:?}", Key::new(&[b'k'; 16])).contains('k'));
+        assert!(!format!("{:?}", SecretKey::new(&[b'k'; 16])).contains('k'));
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
         let expected = "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe";
         let found = format!("{:x}", mac.finalize().into_bytes());
         assert_eq!(found, expected);
-        let key = Key::new(&[0xaa; 20]).unwrap();
+        let key = SecretKey::new(&[0xaa; 20]).unwrap();
         let proof = key.prove(ProofSide::Client, b"said");
         let mut mac = Hmac::<Sha256>::new_from_slice(&[0xaa; 20]).unwrap();
         mac.update(b"seatrial opening 1, clientsaid");

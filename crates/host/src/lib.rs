@@ -17,9 +17,9 @@
 //! | `File` | four threads, tasks on one file in order | 1,024 jobs and tasks; then no messages are read |
 //! | `Compute` | the same threads | the same |
 //!
-//! [`serve`] runs a server: one machine, its folder on disk, and all connections. [`Session`] and [`Link`] run a client's
+//! [`serve`] runs a server: one machine, its folder on disk, and all connections. [`Session`] and [`PeerLink`] run a client's
 //! machine over one connection. Both sides speak [`wire`], a length of four bytes before each message, and begin with an opening
-//! ([`Protocol`], [`Key`]).
+//! ([`Protocol`], [`SecretKey`]).
 //!
 //! # Reading order
 //!
@@ -59,9 +59,9 @@ pub mod wire;
 pub use clock::ClockOrder;
 pub use connection::ConnectOptions;
 pub use drive::{HostError, ListenOptions, ServeOptions, serve, serve_machine};
-pub use key::Key;
+pub use key::SecretKey;
 pub use limits::HostLimits;
-pub use link::{BlockingLink, Link, LinkOptions};
+pub use link::{BlockingLink, LinkOptions, PeerLink};
 pub use opening::{ClientOpening, OpeningError, Protocol};
 pub use peer::{Cluster, HostCounts, HostMetrics, PeerCounts, PeerLimits, PeerOptions};
 pub use seatrial_machine::{Booted, DataFolder, Peer};

@@ -19,10 +19,10 @@ pub struct LinkOptions {
 }
 
 /// One machine and a reconnecting connection, for a caller with many requests under way. It has no task and no lock: the caller
-/// that awaits [`Link::next`] does the work. Replies are queued here until they are taken, at most one per request.
+/// that awaits [`PeerLink::next`] does the work. Replies are queued here until they are taken, at most one per request.
 ///
 /// Its downside: while no caller awaits, nothing is read.
-pub struct Link<M: Peer> {
+pub struct PeerLink<M: Peer> {
     machine: M,
     address: SocketAddr,
     options: LinkOptions,
@@ -33,14 +33,14 @@ pub struct Link<M: Peer> {
     replies: VecDeque<(Ticket, M::Reply)>,
 }
 
-impl<M: Peer> Link<M> {
+impl<M: Peer> PeerLink<M> {
     /// Connects `machine` to a server. The first attempt must succeed.
     pub async fn connect(
         address: SocketAddr,
         machine: M,
         options: LinkOptions,
-    ) -> io::Result<Link<M>> {
-        let mut link = Link {
+    ) -> io::Result<PeerLink<M>> {
+        let mut link = PeerLink {
             machine,
             address,
             options,
@@ -188,10 +188,10 @@ impl<M: Peer> Link<M> {
     }
 }
 
-/// A [`Link`] for blocking callers: it owns a runtime on the caller's thread.
+/// A [`PeerLink`] for blocking callers: it owns a runtime on the caller's thread.
 pub struct BlockingLink<M: Peer> {
     runtime: tokio::runtime::Runtime,
-    link: Link<M>,
+    link: PeerLink<M>,
 }
 
 impl<M: Peer> BlockingLink<M> {
@@ -203,7 +203,7 @@ impl<M: Peer> BlockingLink<M> {
     ) -> io::Result<BlockingLink<M>> {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().build()?;
-        let link = runtime.block_on(Link::connect(address, machine, options))?;
+        let link = runtime.block_on(PeerLink::connect(address, machine, options))?;
         Ok(BlockingLink { runtime, link })
     }
 

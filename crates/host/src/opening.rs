@@ -4,7 +4,7 @@
 //! Nothing here touches a socket: [`ClientOpening`] and [`ServerOpening`] take the received messages and return the ones to
 //! send.
 
-use crate::key::{Key, NONCE_LENGTH, PROOF_LENGTH, ProofSide};
+use crate::key::{NONCE_LENGTH, PROOF_LENGTH, ProofSide, SecretKey};
 use std::fmt;
 
 /// The protocol of a server.
@@ -186,7 +186,7 @@ pub(crate) enum OpeningStep {
 #[derive(Debug)]
 pub(crate) struct ServerOpening {
     protocol: Protocol,
-    key: Option<Key>,
+    key: Option<SecretKey>,
     nonce: [u8; NONCE_LENGTH],
     /// The transcript so far, once the client was challenged.
     transcript: Option<Vec<u8>>,
@@ -195,7 +195,7 @@ pub(crate) struct ServerOpening {
 impl ServerOpening {
     pub(crate) fn new(
         protocol: Protocol,
-        key: Option<Key>,
+        key: Option<SecretKey>,
         nonce: [u8; NONCE_LENGTH],
     ) -> ServerOpening {
         ServerOpening {
@@ -286,7 +286,7 @@ impl ServerOpening {
 #[derive(Debug)]
 pub struct ClientOpening {
     protocol: Protocol,
-    key: Option<Key>,
+    key: Option<SecretKey>,
     opening: Vec<u8>,
     /// The transcript so far, once the key was proved.
     transcript: Option<Vec<u8>>,
@@ -294,7 +294,7 @@ pub struct ClientOpening {
 
 impl ClientOpening {
     /// Begins an opening, with a nonce of the system.
-    pub fn new(protocol: Protocol, key: Option<Key>) -> Result<ClientOpening, OpeningError> {
+    pub fn new(protocol: Protocol, key: Option<SecretKey>) -> Result<ClientOpening, OpeningError> {
         let nonce = crate::key::nonce();
         let nonce = nonce.map_err(|error| OpeningError::Random(error.to_string()))?;
         Ok(ClientOpening::with_nonce(protocol, key, nonce))
@@ -302,7 +302,7 @@ impl ClientOpening {
 
     fn with_nonce(
         protocol: Protocol,
-        key: Option<Key>,
+        key: Option<SecretKey>,
         nonce: [u8; NONCE_LENGTH],
     ) -> ClientOpening {
         let code = if key.is_some() {

@@ -1,7 +1,7 @@
 //! The reading half of a server's connection.
 
 use crate::budget::{Budget, MemoryShare, Rank, Turn};
-use crate::key::{self, Key};
+use crate::key::{self, SecretKey};
 use crate::limits::HostLimits;
 use crate::net::NetworkInput;
 use crate::opening::{self, OpeningStep, Protocol, ServerOpening};
@@ -52,7 +52,7 @@ pub(crate) struct Receiving {
     pub(crate) limits: HostLimits,
     pub(crate) length_max: usize,
     pub(crate) protocol: Protocol,
-    key: Option<Key>,
+    key: Option<SecretKey>,
     unadmitted: Arc<Budget>,
     admitted: Arc<Budget>,
     /// The buffer of all reads, so that an idle connection holds no buffer.
@@ -65,7 +65,7 @@ impl Receiving {
         limits: HostLimits,
         length_max: usize,
         protocol: Protocol,
-        key: Option<Key>,
+        key: Option<SecretKey>,
     ) -> Receiving {
         Receiving {
             inbox,

@@ -10,13 +10,13 @@
 use seatrial_interchange::import::registers::TransactionReader;
 use seatrial_interchange::import::{Format, Options};
 use seatrial_isolation::registers::ColumnsBuilder;
-use seatrial_isolation::{Isolation, Model};
+use seatrial_isolation::{AxiomaticModel, Isolation};
 use std::io;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let name = std::env::args().nth(1).unwrap_or_default();
-    let model = Model::by_name(&name).ok_or_else(|| {
-        let known: Vec<_> = Model::all().map(Model::name).collect();
+    let model = AxiomaticModel::by_name(&name).ok_or_else(|| {
+        let known: Vec<_> = AxiomaticModel::all().map(AxiomaticModel::name).collect();
         format!("there is no model {name:?}; there are {}", known.join(", "))
     })?;
     let (input, options) = (io::stdin().lock(), Options::default());

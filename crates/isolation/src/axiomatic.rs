@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use seatrial_checker::Validity;
-//! use seatrial_isolation::{Isolation, Model};
+//! use seatrial_isolation::{AxiomaticModel, Isolation};
 //! use seatrial_isolation::registers::ColumnsBuilder;
 //! use seatrial_history::OpType;
 //!
@@ -25,7 +25,7 @@
 //! builder.read(x, Some(1));
 //! builder.end(OpType::Ok);
 //! let columns = builder.finish()?;
-//! let verdict = Isolation::new(Model::AxiomaticReadCommitted).check_columns(&columns);
+//! let verdict = Isolation::new(AxiomaticModel::AxiomaticReadCommitted).check_columns(&columns);
 //! assert_eq!(verdict.valid, Validity::Invalid);
 //! assert_eq!(verdict.anomalies["non-monotonic-read"], 1);
 //! # Ok::<(), seatrial_isolation::registers::ColumnsError>(())
@@ -43,7 +43,7 @@ mod searched_models;
 mod session_program;
 mod visibility_clocks;
 
-pub use axiomatic_model::Model;
+pub use axiomatic_model::AxiomaticModel;
 pub use exported_order::timestamp_ranks;
 pub use searched_models::{ModelDecision, certificate_positions, has_times};
 
@@ -63,7 +63,7 @@ use seatrial_history::History;
 use session_program::{ReadSource, SessionProgram};
 use visibility_clocks::VisibilityRule;
 
-/// Decides a [`Model`] for transactions of reads (`[:r k v]`) and writes (`[:w k v]`) of registers; no value may be
+/// Decides an [`AxiomaticModel`] for transactions of reads (`[:r k v]`) and writes (`[:w k v]`) of registers; no value may be
 /// written twice to a key.
 ///
 /// Reads that are wrong at any level come first: of values that were never written, of failed and intermediate writes, of
@@ -83,7 +83,7 @@ use visibility_clocks::VisibilityRule;
 /// unknown.
 #[derive(Clone, Debug, Default)]
 pub struct Isolation {
-    model: Model,
+    model: AxiomaticModel,
     /// Did the caller ask for the model, or is it the default, which is weaker for a history without times?
     is_asked: bool,
     bound: SearchBound,
@@ -106,7 +106,7 @@ impl Isolation {
     pub const NAME: &'static str = "isolation";
 
     /// The checker of this model.
-    pub fn new(model: Model) -> Isolation {
+    pub fn new(model: AxiomaticModel) -> Isolation {
         Isolation {
             model,
             is_asked: true,
@@ -181,7 +181,7 @@ impl Isolation {
         if !verdict.anomalies.is_empty() {
             verdict.valid = Validity::Invalid;
             verdict.not = vec![self.model.name()];
-            verdict.also_not = self.model.stronger().map(Model::name).collect();
+            verdict.also_not = self.model.stronger().map(AxiomaticModel::name).collect();
         }
         verdict
     }
@@ -201,7 +201,7 @@ struct CommitDecision {
     forced: usize,
 }
 
-fn decide(program: &SessionProgram<'_>, model: Model) -> CommitDecision {
+fn decide(program: &SessionProgram<'_>, model: AxiomaticModel) -> CommitDecision {
     let mut decision = CommitDecision {
         order: None,
         components: Vec::new(),
@@ -252,38 +252,42 @@ fn decide(program: &SessionProgram<'_>, model: Model) -> CommitDecision {
 /// without one.
 fn infer(
     program: &SessionProgram<'_>,
-    model: Model,
+    model: AxiomaticModel,
     known: Option<&[u32]>,
     take: &mut impl FnMut(ForcedOrder),
 ) {
     let sight = match model {
-        Model::AxiomaticReadCommitted => Some(Sight::FromThen),
-        Model::AxiomaticReadAtomic => Some(Sight::Always),
+        AxiomaticModel::AxiomaticReadCommitted => Some(Sight::FromThen),
+        AxiomaticModel::AxiomaticReadAtomic => Some(Sight::Always),
         _ => None,
     };
     if let Some(sight) = sight {
         DirectInference::new(program, sight).infer(take);
     }
     let seen = match model {
-        Model::Causal => Some(VisibilityRule::Everything),
-        Model::Pram => Some(VisibilityRule::BySession),
-        Model::MonotonicWrites => Some(VisibilityRule::BeforeSources),
+        AxiomaticModel::Causal => Some(VisibilityRule::Everything),
+        AxiomaticModel::Pram => Some(VisibilityRule::BySession),
+        AxiomaticModel::MonotonicWrites => Some(VisibilityRule::BeforeSources),
         _ => None,
     };
     if let (Some(seen), Some(order)) = (seen, known) {
         visibility_clocks::infer(program, seen, order, take);
     }
     match model {
-        Model::AxiomaticReadAtomic | Model::ReadYourWrites => own_writes::infer(program, take),
-        Model::MonotonicReads => observed_writers::infer(program, Observer::Own, take),
-        Model::WritesFollowReads => observed_writers::infer(program, Observer::Sources, take),
+        AxiomaticModel::AxiomaticReadAtomic | AxiomaticModel::ReadYourWrites => {
+            own_writes::infer(program, take)
+        }
+        AxiomaticModel::MonotonicReads => observed_writers::infer(program, Observer::Own, take),
+        AxiomaticModel::WritesFollowReads => {
+            observed_writers::infer(program, Observer::Sources, take)
+        }
         _ => {}
     }
 }
 
 impl CommitDecision {
     /// Adds the findings.
-    fn tell(&self, program: &SessionProgram<'_>, model: Model, findings: &mut Findings) {
+    fn tell(&self, program: &SessionProgram<'_>, model: AxiomaticModel, findings: &mut Findings) {
         for forced in &self.unborn {
             let finding = || axiom_explanation::unborn(program, model, *forced);
             findings.add(model.violation(), finding);
@@ -319,7 +323,7 @@ impl Checker for Isolation {
     }
 
     fn start(&self, aims: &Aims) -> Box<dyn OnlineChecker> {
-        let start = |model: Model| -> Box<dyn OnlineChecker> {
+        let start = |model: AxiomaticModel| -> Box<dyn OnlineChecker> {
             let checker = Isolation {
                 model,
                 ..self.clone()
@@ -335,7 +339,7 @@ impl Checker for Isolation {
             return start(self.model);
         };
         WithoutTimes::start(level, self.is_asked, &aims.provenance, |level| {
-            let model = Model::by_name(level.name());
+            let model = AxiomaticModel::by_name(level.name());
             start(model.expect("each model with real time has one without"))
         })
     }

@@ -11,14 +11,14 @@
 //!   T2  read x = 1, read y = 1, write y = 2          y ──rw── T1 read it before T2 wrote it
 //! ```
 //!
-//! Transactions go into [`registers::Columns`], here by hand; [`Isolation`] checks them against a [`Model`]. The two read
-//! the same snapshot and write different keys, which snapshot isolation allows:
+//! Transactions go into [`registers::Columns`], here by hand; [`Isolation`] checks them against an [`AxiomaticModel`]. The two
+//! read the same snapshot and write different keys, which snapshot isolation allows:
 //!
 //! ```
 //! use seatrial_checker::Validity;
 //! use seatrial_history::OpType;
 //! use seatrial_isolation::registers::{Columns, ColumnsBuilder};
-//! use seatrial_isolation::{Isolation, Model};
+//! use seatrial_isolation::{AxiomaticModel, Isolation};
 //!
 //! fn write_skew() -> Columns {
 //!     let (x, y) = (0, 1);
@@ -37,12 +37,12 @@
 //!     builder.finish().unwrap()
 //! }
 //!
-//! let verdict = Isolation::new(Model::SnapshotIsolation).check_columns(&write_skew());
+//! let verdict = Isolation::new(AxiomaticModel::SnapshotIsolation).check_columns(&write_skew());
 //! assert_eq!(verdict.valid, Validity::Valid);
 //! assert_eq!(verdict.proof, Some("snapshot order"));
 //!
 //! // One after the other they cannot have run: the second would have seen the first one's write.
-//! let verdict = Isolation::new(Model::Serializable).check_columns(&write_skew());
+//! let verdict = Isolation::new(AxiomaticModel::Serializable).check_columns(&write_skew());
 //! assert_eq!(verdict.valid, Validity::Invalid);
 //! let finding = &verdict.findings[0];
 //! assert_eq!(finding.anomaly, "G2-item");
@@ -55,7 +55,7 @@
 //! ```
 //! use seatrial_history::OpType;
 //! use seatrial_isolation::registers::ColumnsBuilder;
-//! use seatrial_isolation::{Isolation, Model};
+//! use seatrial_isolation::{AxiomaticModel, Isolation};
 //! use seatrial_verify::Proof;
 //!
 //! let mut builder = ColumnsBuilder::default();
@@ -66,12 +66,12 @@
 //! builder.read(7, None);
 //! builder.end(OpType::Ok);
 //! let columns = builder.finish().unwrap();
-//! let (_, certificate) = Isolation::new(Model::Serializable).certify_columns(&columns);
+//! let (_, certificate) = Isolation::new(AxiomaticModel::Serializable).certify_columns(&columns);
 //! // The reader of the initial state comes first.
 //! assert_eq!(certificate.unwrap().proof, Proof::Serial(vec![1, 0]));
 //! ```
 //!
-//! How a weak level differs from its neighbour is a question of what a reader has *seen* ([`Model`] defines it for each).
+//! How a weak level differs from its neighbour is a question of what a reader has *seen* ([`AxiomaticModel`] defines it).
 //! From prefix consistency up the version order matters as well, and is searched for where reads leave it open: see
 //! [`decision`]. A database that reports timestamps can be checked against its own order with [`Timestamps`].
 //!
@@ -111,6 +111,6 @@ pub mod registers;
 mod timestamps;
 mod without_times;
 
-pub use axiomatic::{Isolation, Model};
+pub use axiomatic::{AxiomaticModel, Isolation};
 pub use timestamps::{TimestampLevel, Timestamped, Timestamps};
 pub use without_times::WithoutTimes;

@@ -4,7 +4,7 @@ use crate::connection::{SharedConnection, SharedConnections};
 use crate::data::Consumer;
 use crate::operation::{OperationAction, OperationInProgress};
 use seatrial_history::{Op, OpType, Value};
-use seatrial_host::Key;
+use seatrial_host::SecretKey;
 use seatrial_kv::{ClientOptions, Failure, Outcome, Transaction};
 use seatrial_machine::Rng;
 use seatrial_runner::{self as runner, BoxFuture, ClientError, ClientSlot, Clients};
@@ -19,7 +19,7 @@ pub(crate) struct KvClients {
     tokens: Mutex<Rng>,
     request_timeout: Duration,
     workload: Arc<str>,
-    key: Option<Key>,
+    key: Option<SecretKey>,
     connections: Arc<SharedConnections>,
     /// Number of clients that share a connection.
     clients_per_connection: u32,
@@ -30,7 +30,7 @@ struct Dial {
     address: SocketAddr,
     number: u32,
     options: ClientOptions,
-    key: Option<Key>,
+    key: Option<SecretKey>,
     connections: Arc<SharedConnections>,
 }
 
@@ -61,7 +61,7 @@ impl KvClients {
         rng: Rng,
         request_timeout: Duration,
         workload: &str,
-        key: Option<Key>,
+        key: Option<SecretKey>,
         clients_per_connection: u32,
     ) -> KvClients {
         KvClients {

@@ -1,7 +1,7 @@
 //! Connections to a node, shared by several clients.
 
 use crate::processes::PROTOCOL;
-use seatrial_host::{ConnectOptions, Key, Link, LinkOptions};
+use seatrial_host::{ConnectOptions, LinkOptions, PeerLink, SecretKey};
 use seatrial_kv::message::MESSAGE_LENGTH_MAX;
 use seatrial_kv::{Client, ClientOptions, Outcome, Transaction};
 use seatrial_machine::Ticket;
@@ -56,7 +56,7 @@ impl SharedConnections {
         address: SocketAddr,
         number: u32,
         options: ClientOptions,
-        key: Option<Key>,
+        key: Option<SecretKey>,
     ) -> io::Result<SharedConnection> {
         let slot = self.slot(address, number);
         let mut slot = slot.lock().await;
@@ -80,7 +80,7 @@ impl SharedConnections {
 pub(crate) async fn connect(
     address: SocketAddr,
     options: ClientOptions,
-    key: Option<Key>,
+    key: Option<SecretKey>,
 ) -> io::Result<SharedConnection> {
     let link = LinkOptions {
         server: options.server,
@@ -92,14 +92,14 @@ pub(crate) async fn connect(
         // Its clients notice that it is lost, and open a new one.
         reconnect_interval: None,
     };
-    let link = Link::connect(address, Client::new(options), link).await?;
+    let link = PeerLink::connect(address, Client::new(options), link).await?;
     let (calls, queue) = mpsc::channel(QUEUE_LENGTH);
     tokio::spawn(carry(link, queue));
     Ok(SharedConnection { calls })
 }
 
 /// Forwards requests and replies until the connection is lost or the last client has gone.
-async fn carry(mut link: Link<Client>, mut queue: mpsc::Receiver<Call>) {
+async fn carry(mut link: PeerLink<Client>, mut queue: mpsc::Receiver<Call>) {
     let mut batch = Vec::new();
     let mut under_way: BTreeMap<Ticket, oneshot::Sender<Outcome>> = BTreeMap::new();
     loop {

@@ -40,7 +40,7 @@ use processes::{KeyFile, KvSystem};
 use seatrial_generator::Generator;
 use seatrial_generator::workload::{self, Workload, WorkloadOptions};
 use seatrial_history::{Mop, Op, Symbol, Value};
-use seatrial_host::Key;
+use seatrial_host::SecretKey;
 use seatrial_kv::Bug;
 use seatrial_machine::Rng;
 use seatrial_runner::ProcessNodes;
@@ -246,6 +246,9 @@ fn store_bug(planted: Option<&PlantedBug>) -> Option<Bug> {
 }
 
 /// Reads the key from the file that an option names.
-fn read_key(options: &OptionValues) -> Result<Option<Key>, SuiteError> {
-    Ok(options.path(KEY_FILE).map(Key::read_and_warn).transpose()?)
+fn read_key(options: &OptionValues) -> Result<Option<SecretKey>, SuiteError> {
+    Ok(options
+        .path(KEY_FILE)
+        .map(SecretKey::read_and_warn)
+        .transpose()?)
 }

@@ -1,7 +1,7 @@
 //! The store as node processes.
 
 use crate::connection::connect;
-use seatrial_host::{Key, Protocol};
+use seatrial_host::{Protocol, SecretKey};
 use seatrial_kv::message;
 use seatrial_kv::{ClientOptions, Outcome, Transaction};
 use seatrial_machine::Rng;
@@ -24,13 +24,13 @@ pub(crate) struct KvSystem {
 #[derive(Clone, Debug)]
 pub(crate) struct KeyFile {
     pub(crate) path: PathBuf,
-    pub(crate) key: Key,
+    pub(crate) key: SecretKey,
 }
 
 impl KeyFile {
     /// Reads the key from a file.
     pub(crate) fn open(path: &Path) -> Result<KeyFile, SuiteError> {
-        let key = Key::read_and_warn(path)?;
+        let key = SecretKey::read_and_warn(path)?;
         // Canonical, because the command line in the node's log must be usable from any folder.
         let path = path.canonicalize()?;
         Ok(KeyFile { path, key })

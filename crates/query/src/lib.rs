@@ -106,10 +106,10 @@ pub use moments::Moments;
 pub use number::Number;
 pub use part::Part;
 pub use pipeline::{
-    Clients, Keep, Mop, MopsOfOps, OfKind, OpTest, Pipeline, Stage, Through, Whole,
+    Clients, Keep, MopRef, MopsOfOps, OfKind, OpTest, Pipeline, Stage, Through, Whole,
 };
 pub use question::Question;
-pub use view::{ChunkCache, Filter, OpRef, View, ViewError, ViewOp};
+pub use view::{ChunkCache, OpRef, View, ViewError, ViewFilter, ViewOp};
 
 use seatrial_history::{Chunk, Op, Order};
 use std::ops::ControlFlow;

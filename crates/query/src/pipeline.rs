@@ -552,7 +552,7 @@ where
 
 /// A micro-operation and the operation that it is part of.
 #[derive(Clone, Copy, Debug)]
-pub struct Mop<'a> {
+pub struct MopRef<'a> {
     /// The transaction.
     pub op: OpView<'a>,
     /// Its part; keys are ids of the operation's chunk.
@@ -564,7 +564,7 @@ pub struct Mop<'a> {
 pub struct MopsOfOps;
 
 impl Items for MopsOfOps {
-    type Item<'a> = Mop<'a>;
+    type Item<'a> = MopRef<'a>;
 }
 
 /// See [`Pipeline::mops`].
@@ -586,11 +586,11 @@ impl<I: Items, S: Stage<I, Out = Ops>> Stage<I> for EachMop<S> {
         &self,
         state: &mut S::State,
         item: I::Item<'_>,
-        mut next: impl FnMut(Mop<'_>) -> ControlFlow<()>,
+        mut next: impl FnMut(MopRef<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         self.before.pass(state, item, |op: OpView<'_>| {
             let mut mops = op.chunk().mops(op.place()).iter();
-            mops.try_for_each(|mop| next(Mop { op, mop }))
+            mops.try_for_each(|mop| next(MopRef { op, mop }))
         })
     }
 }

@@ -33,7 +33,7 @@ mod view_op;
 mod view_source;
 
 pub use cache::{CACHE_BYTES_MAX, CacheFigures, ChunkCache, Pressure};
-pub use filter::Filter;
+pub use filter::ViewFilter;
 pub use iterate::ViewIter;
 pub use view_fold::{ViewFold, ViewItems, ViewScope};
 pub use view_op::{OpRef, ViewOp};
@@ -345,7 +345,7 @@ impl View {
         }
     }
 
-    /// The operations for which `predicate` holds. A [`Filter`] with [`View::select`] is faster.
+    /// The operations for which `predicate` holds. A [`ViewFilter`] with [`View::select`] is faster.
     #[must_use]
     pub fn filter(&self, predicate: impl Fn(OpRef<'_>) -> bool + Send + Sync + 'static) -> View {
         self.through(self.layers.filter(Arc::new(predicate)))
@@ -359,7 +359,7 @@ impl View {
 
     /// The operations that pass `filter`.
     #[must_use]
-    pub fn select(&self, filter: &Filter) -> View {
+    pub fn select(&self, filter: &ViewFilter) -> View {
         self.through(self.layers.select(filter))
     }
 
@@ -379,19 +379,19 @@ impl View {
     /// The operations of clients.
     #[must_use]
     pub fn clients(&self) -> View {
-        self.select(&Filter::all().clients())
+        self.select(&ViewFilter::all().clients())
     }
 
     /// The operations of the nemesis and of other processes that are no clients.
     #[must_use]
     pub fn nemesis(&self) -> View {
-        self.select(&Filter::all().nemesis())
+        self.select(&ViewFilter::all().nemesis())
     }
 
     /// The operations of one type.
     #[must_use]
     pub fn by_type(&self, kind: OpType) -> View {
-        self.select(&Filter::all().types(&[kind]))
+        self.select(&ViewFilter::all().types(&[kind]))
     }
 
     /// The invocations.
@@ -421,25 +421,25 @@ impl View {
     /// The operations that took place or may have.
     #[must_use]
     pub fn possible(&self) -> View {
-        self.select(&Filter::all().possible())
+        self.select(&ViewFilter::all().possible())
     }
 
     /// The operations of one process.
     #[must_use]
     pub fn by_process(&self, process: Process) -> View {
-        self.select(&Filter::all().processes([process]))
+        self.select(&ViewFilter::all().processes([process]))
     }
 
     /// The operations with one of these functions; for one: `by_f(["read"])`.
     #[must_use]
     pub fn by_f<F: Into<Symbol>>(&self, fs: impl IntoIterator<Item = F>) -> View {
-        self.select(&Filter::all().fs(fs))
+        self.select(&ViewFilter::all().fs(fs))
     }
 
     /// The operations whose time, in nanoseconds since the test began, is in this range.
     #[must_use]
     pub fn between(&self, times: impl RangeBounds<i64>) -> View {
-        self.select(&Filter::all().times(times))
+        self.select(&ViewFilter::all().times(times))
     }
 
     /// Loads all operations into memory, for checkers that need this. Pairs are those of the base with both halves in the view.

@@ -43,7 +43,7 @@ mod page;
 pub use drawing::Drawing;
 pub use excerpt::Excerpt;
 pub use fault::{FaultWindow, fault_windows};
-pub use listing::{Columns, listing};
+pub use listing::{ListingColumns, listing};
 pub use page::{FindingFile, finding_files, html};
 pub use report::Report;
 pub use results::results_json;

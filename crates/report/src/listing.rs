@@ -6,7 +6,7 @@ use std::fmt;
 
 /// Widths of the columns that are aligned, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Columns {
+pub struct ListingColumns {
     index: usize,
     process: usize,
     function: usize,
@@ -18,10 +18,10 @@ const WIDTH_MAX: usize = 16;
 /// Width of the time in seconds, `12345.678901`.
 const TIME_WIDTH: usize = 12;
 
-impl Columns {
+impl ListingColumns {
     /// Columns wide enough for these operations.
-    pub fn of<'a>(ops: impl IntoIterator<Item = &'a Op>) -> Columns {
-        let mut columns = Columns {
+    pub fn of<'a>(ops: impl IntoIterator<Item = &'a Op>) -> ListingColumns {
+        let mut columns = ListingColumns {
             index: 1,
             process: 1,
             function: 1,
@@ -60,7 +60,7 @@ impl Columns {
 
 /// Prints one operation in columns.
 struct Line<'a> {
-    columns: Columns,
+    columns: ListingColumns,
     op: &'a Op,
 }
 
@@ -121,7 +121,7 @@ fn decimal_length(number: u64) -> usize {
 
 /// A whole history, one operation a line.
 pub fn listing(history: &History) -> String {
-    let columns = Columns::of(history);
+    let columns = ListingColumns::of(history);
     let mut text = String::new();
     for op in history {
         text.push_str(&columns.line(op));

@@ -13,7 +13,7 @@ use crate::{
     ClientSlot, Ended, InjectionResult, Mesh, NodeError, Nodes, Observer, Stop, time_name,
 };
 use rustix::process::{Resource, getrlimit, setrlimit};
-use seatrial_check::{Answer, Ground, Options, SharedSource, Unwatched, prove, proves};
+use seatrial_check::{CheckAnswer, Ground, Options, SharedSource, Unwatched, prove, proves};
 use seatrial_checker::{Aims, Checker, Overview, Verdict};
 use seatrial_generator::{
     Generator, Interpreter, InterpreterOptions, THREADS_MAX, Thread, sequence,
@@ -537,7 +537,7 @@ impl<'a> Run<'a> {
         source: &SharedSource,
         threads: usize,
         mut known: Vec<Verdict>,
-    ) -> Result<(Answer, Vec<(String, Certificate)>), SourceError> {
+    ) -> Result<(CheckAnswer, Vec<(String, Certificate)>), SourceError> {
         let certify = self.test.certify;
         known.retain(|verdict| !(certify && proves(verdict.checker)));
         let is_known =

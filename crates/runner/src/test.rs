@@ -5,7 +5,7 @@ use crate::{
     Clients, Ended, FaultRecord, LiveChecks, NodeError, Nodes, OperationCounts, RunFolder,
     Sighting, Stop,
 };
-use seatrial_check::{ReadAhead, SharedSource};
+use seatrial_check::{ChunkReadAhead, SharedSource};
 use seatrial_checker::{Checker, Overview, Validity, Verdict};
 use seatrial_generator::{Generator, GeneratorFailure};
 use seatrial_history::{OpenError, TestFile};
@@ -132,7 +132,10 @@ impl TestOutcome {
     pub fn source(&self) -> Result<SharedSource, OpenError> {
         let file = TestFile::open(&self.history_path)?;
         // One thread is the caller's: the others read ahead.
-        Ok(Arc::new(ReadAhead::new(Arc::new(file), processors() - 1)))
+        Ok(Arc::new(ChunkReadAhead::new(
+            Arc::new(file),
+            processors() - 1,
+        )))
     }
 
     /// The conjunction of all verdicts; unknown if the test was aborted.

@@ -6,7 +6,7 @@ use super::label::Label;
 use super::snapshot::Snapshot;
 use super::task_cell::{self, AnyTask, Outcome, TaskCell};
 use super::task_graph::{TaskGraph, TaskId, TaskState};
-use super::transaction::{self, Transaction, TransactionGuard};
+use super::transaction::{self, TaskTransaction, TransactionGuard};
 use super::worker;
 use std::error::Error;
 use std::fmt;
@@ -111,18 +111,18 @@ impl ExecutorShared {
     /// See [`Executor::transact`].
     pub(super) fn transact<R>(
         self: &Arc<ExecutorShared>,
-        body: impl FnOnce(&mut Transaction<'_>) -> R,
+        body: impl FnOnce(&mut TaskTransaction<'_>) -> R,
     ) -> R {
         let open = TransactionGuard::begin();
         let mut guarded = self.lock();
-        let mut transaction = Transaction {
+        let mut transaction = TaskTransaction {
             shared: self,
             guarded: &mut guarded,
             after: Vec::new(),
             garbage: Vec::new(),
         };
         let result = catch_unwind(AssertUnwindSafe(|| body(&mut transaction)));
-        let Transaction { after, garbage, .. } = transaction;
+        let TaskTransaction { after, garbage, .. } = transaction;
         let mut effects = Vec::new();
         match &result {
             Ok(_) => guarded.commit(&mut effects),
@@ -256,11 +256,11 @@ impl Executor {
     /// panics, the steps are rolled back: its tasks are cancelled, its cancellations and kept promises undone. All other
     /// threads wait meanwhile, so keep it short. Inside, using an executor except through the argument, or joining a task,
     /// panics.
-    pub fn transact<R>(&self, body: impl FnOnce(&mut Transaction<'_>) -> R) -> R {
+    pub fn transact<R>(&self, body: impl FnOnce(&mut TaskTransaction<'_>) -> R) -> R {
         self.shared().transact(body)
     }
 
-    /// See [`Transaction::submit`].
+    /// See [`TaskTransaction::submit`].
     pub fn submit<T, D, F>(&self, label: impl Into<Label>, dependencies: D, body: F) -> Task<T>
     where
         T: Send + Sync + 'static,
@@ -273,7 +273,7 @@ impl Executor {
         self.shared().submit(job, &ids)
     }
 
-    /// See [`Transaction::attempt`].
+    /// See [`TaskTransaction::attempt`].
     pub fn attempt<T, E, D, F>(&self, label: impl Into<Label>, dependencies: D, body: F) -> Task<T>
     where
         T: Send + Sync + 'static,
@@ -290,7 +290,7 @@ impl Executor {
         self.shared().submit(job, &ids)
     }
 
-    /// See [`Transaction::catch`].
+    /// See [`TaskTransaction::catch`].
     pub fn catch<T, E, D, F>(&self, label: impl Into<Label>, dependencies: D, body: F) -> Task<T>
     where
         T: Send + Sync + 'static,
@@ -304,7 +304,7 @@ impl Executor {
         self.shared().submit(job, &ids)
     }
 
-    /// See [`Transaction::promise`].
+    /// See [`TaskTransaction::promise`].
     pub fn promise<T>(&self, label: impl Into<Label>) -> (Promise<T>, Task<T>)
     where
         T: Send + Sync + 'static,
@@ -313,7 +313,7 @@ impl Executor {
         self.transact(|transaction| transaction.promise(label))
     }
 
-    /// See [`Transaction::cancel`].
+    /// See [`TaskTransaction::cancel`].
     pub fn cancel<T>(&self, task: &Task<T>) -> TaskState {
         self.transact(|transaction| transaction.cancel(task))
     }

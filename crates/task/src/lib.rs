@@ -101,7 +101,7 @@ pub use handle::{Promise, Task};
 pub use label::{Label, TaskName};
 pub use snapshot::{Snapshot, TaskView};
 pub use task_graph::{TASKS_MAX, TaskId, TaskState};
-pub use transaction::Transaction;
+pub use transaction::TaskTransaction;
 
 /// Most bodies of an executor that may wait for tasks at a time; each occupies a thread.
 pub const WAITING_MAX: usize = 256;

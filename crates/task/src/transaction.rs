@@ -71,7 +71,7 @@ impl Drop for TransactionGuard {
 
 /// Steps that take effect together: when the closure given to [`super::Executor::transact`] returns, or not at all if it
 /// panics. Queries include the transaction's own steps. The executor is locked meanwhile, so keep it short.
-pub struct Transaction<'a> {
+pub struct TaskTransaction<'a> {
     pub(super) shared: &'a Arc<ExecutorShared>,
     pub(super) guarded: &'a mut Guarded,
     /// Run after the commit, in order.
@@ -80,7 +80,7 @@ pub struct Transaction<'a> {
     pub(super) garbage: Vec<Afterwards>,
 }
 
-impl Transaction<'_> {
+impl TaskTransaction<'_> {
     /// Submits a task: `body` receives the values of `dependencies` once all are done. If one of them has an error, the
     /// body does not run, and the first error in the order of the dependencies is the task's outcome.
     ///
@@ -97,8 +97,8 @@ impl Transaction<'_> {
         self.guarded.submit(&Arc::new(job), &ids)
     }
 
-    /// [`Transaction::submit`] for a body that may fail. Its error is the outcome of the task and of all its dependants, up
-    /// to the next [`Transaction::catch`].
+    /// [`TaskTransaction::submit`] for a body that may fail. Its error is the outcome of the task and of all its dependants, up
+    /// to the next [`TaskTransaction::catch`].
     pub fn attempt<T, E, D, F>(
         &mut self,
         label: impl Into<Label>,
@@ -120,7 +120,7 @@ impl Transaction<'_> {
         self.guarded.submit(&Arc::new(job), &ids)
     }
 
-    /// [`Transaction::attempt`] for a body that receives the [`Result`] of each dependency, and so runs in any case, unless
+    /// [`TaskTransaction::attempt`] for a body that receives the [`Result`] of each dependency, and so runs in any case, unless
     /// the task is cancelled.
     pub fn catch<T, E, D, F>(
         &mut self,
@@ -163,7 +163,7 @@ impl Transaction<'_> {
         self.end(promise, Ok(Arc::new(value)))
     }
 
-    /// Ends a promise's task with an outcome, see [`Transaction::keep`].
+    /// Ends a promise's task with an outcome, see [`TaskTransaction::keep`].
     pub fn end<T: Send + Sync + 'static>(
         &mut self,
         promise: &Promise<T>,

@@ -1,14 +1,14 @@
 //! Verdicts and certificates of the checkers on one case, held against the brute force.
 
 use crate::case::{Case, Kind};
-use crate::oracle::{Answer, Oracle};
+use crate::oracle::{Oracle, OracleAnswer};
 use crate::shrink::shrink;
 use crate::tally::{Class, Name, Tally, size};
 use seatrial_check::by_name;
 use seatrial_checker::{Checker, Validity, Verdict, certify};
 use seatrial_cycles::Level;
 use seatrial_history::History;
-use seatrial_isolation::Model;
+use seatrial_isolation::AxiomaticModel;
 use seatrial_verify::{Certificate, Unproven, Verifier};
 
 /// A checker by its name and model, as the command line makes it.
@@ -24,7 +24,7 @@ pub(crate) fn subjects(kind: Kind) -> Vec<CheckerUnderTest> {
     let names: Vec<(&str, &str)> = match kind {
         Kind::Lists => levels().map(|model| ("list-append", model)).collect(),
         Kind::Registers => {
-            let models = Model::all().map(|model| ("isolation", model.name()));
+            let models = AxiomaticModel::all().map(|model| ("isolation", model.name()));
             let levels = levels().map(|model| ("rw-register", model));
             levels.chain(models).collect()
         }
@@ -92,10 +92,10 @@ pub(crate) fn disagreements(
     };
     let answer = oracle.of(model);
     match (&verdict.valid, answer) {
-        (Validity::Valid, Answer::Broken) => {
+        (Validity::Valid, OracleAnswer::Broken) => {
             add("false pass", "", format!("proof: {:?}", verdict.proof));
         }
-        (Validity::Invalid, Answer::Kept) => {
+        (Validity::Invalid, OracleAnswer::Kept) => {
             let summary = verdict.findings.first();
             let summary =
                 summary.map_or(String::new(), |finding| finding.summary.replace('\n', " "));
@@ -107,7 +107,7 @@ pub(crate) fn disagreements(
         add("valid without a proof", "", String::new());
     }
     for other in verdict.not.iter().chain(&verdict.also_not) {
-        if oracle.of(other) == Answer::Kept {
+        if oracle.of(other) == OracleAnswer::Kept {
             add(
                 "`not` is kept:",
                 &format!(" {other}"),
@@ -116,7 +116,7 @@ pub(crate) fn disagreements(
         }
     }
     for other in verdict.details.holds.iter().flatten() {
-        if oracle.of(other) == Answer::Broken {
+        if oracle.of(other) == OracleAnswer::Broken {
             add("`holds` is broken:", &format!(" {other}"), String::new());
         }
     }
@@ -218,15 +218,15 @@ fn count(
     let answer = oracle.of(subject.model);
     let row = tally.row(subject.name, subject.model);
     row.histories += 1;
-    row.open += u64::from(answer == Answer::Open);
+    row.open += u64::from(answer == OracleAnswer::Open);
     match &answered.verdict.valid {
         Validity::Valid => {
             row.valid += 1;
-            row.false_passes += u64::from(answer == Answer::Broken);
+            row.false_passes += u64::from(answer == OracleAnswer::Broken);
         }
         Validity::Invalid => {
             row.invalid += 1;
-            row.false_alarms += u64::from(answer == Answer::Kept);
+            row.false_alarms += u64::from(answer == OracleAnswer::Kept);
         }
         Validity::Unknown(_) => row.unknown += 1,
     }

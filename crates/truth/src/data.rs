@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 
 /// The data type, and with it the property to decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum DataKind {
     Register,
     CasRegister,
     Mutex,
@@ -29,23 +29,23 @@ enum Kind {
 }
 
 /// Kinds with the names of their checkers and models.
-const KINDS: [(Kind, &str, Option<&str>); 11] = [
-    (Kind::Register, "register", None),
-    (Kind::CasRegister, "cas-register", None),
-    (Kind::Mutex, "mutex", None),
-    (Kind::Mutex, "lock", Some("mutex")),
-    (Kind::OwnedLock, "lock", Some("owner-aware")),
-    (Kind::Text, "kv-map", None),
-    (Kind::Queue, "queue", None),
-    (Kind::TotalQueue, "total-queue", None),
-    (Kind::Counter, "counter", None),
-    (Kind::Set, "set", None),
-    (Kind::UniqueIds, "unique-ids", None),
+const KINDS: [(DataKind, &str, Option<&str>); 11] = [
+    (DataKind::Register, "register", None),
+    (DataKind::CasRegister, "cas-register", None),
+    (DataKind::Mutex, "mutex", None),
+    (DataKind::Mutex, "lock", Some("mutex")),
+    (DataKind::OwnedLock, "lock", Some("owner-aware")),
+    (DataKind::Text, "kv-map", None),
+    (DataKind::Queue, "queue", None),
+    (DataKind::TotalQueue, "total-queue", None),
+    (DataKind::Counter, "counter", None),
+    (DataKind::Set, "set", None),
+    (DataKind::UniqueIds, "unique-ids", None),
 ];
 
-/// What an operation says or saw.
+/// The argument or result of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Seen {
+enum DataValue {
     #[default]
     Nothing,
     Number(i64),
@@ -54,75 +54,75 @@ enum Seen {
     All(Vec<i64>),
 }
 
-impl Seen {
+impl DataValue {
     fn value(&self) -> Value {
         match self {
-            Seen::Nothing => Value::Nil,
-            Seen::Number(number) => Value::Int(*number),
-            Seen::Pair(from, to) => Value::Cas(*from, *to),
-            Seen::Text(text) => Value::text(text.as_str()),
-            Seen::All(all) => Value::List(all.iter().map(|&it| Value::Int(it)).collect()),
+            DataValue::Nothing => Value::Nil,
+            DataValue::Number(number) => Value::Int(*number),
+            DataValue::Pair(from, to) => Value::Cas(*from, *to),
+            DataValue::Text(text) => Value::text(text.as_str()),
+            DataValue::All(all) => Value::List(all.iter().map(|&it| Value::Int(it)).collect()),
         }
     }
 
     fn number(&self) -> Option<i64> {
         match self {
-            Seen::Number(number) => Some(*number),
+            DataValue::Number(number) => Some(*number),
             _ => None,
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Operation {
+struct DataOperation {
     process: u64,
     f: &'static str,
-    argument: Seen,
-    result: Seen,
+    argument: DataValue,
+    result: DataValue,
     outcome: Outcome,
     begun: usize,
     /// Missing when it never completed.
     ended: Option<usize>,
 }
 
-impl Operation {
-    fn is_before(&self, other: &Operation) -> bool {
+impl DataOperation {
+    fn is_before(&self, other: &DataOperation) -> bool {
         self.outcome == Outcome::Ok && self.ended.is_some_and(|ended| ended < other.begun)
     }
 }
 
-type Operations = Vec<Operation>;
+type DataOperations = Vec<DataOperation>;
 
-/// What an object holds.
+/// The state of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct State {
+struct DataState {
     number: Option<i64>,
     text: String,
     elements: Vec<i64>,
 }
 
 /// The state after an operation with what it returns; nothing when it is not possible.
-fn step(kind: Kind, state: &State, one: &Operation) -> Option<(State, Seen)> {
+fn step(kind: DataKind, state: &DataState, one: &DataOperation) -> Option<(DataState, DataValue)> {
     let mut next = state.clone();
     let argument = one.argument.number();
     let mut result = one.argument.clone();
     match (one.f, &one.argument) {
-        ("read", _) if kind == Kind::Set => result = Seen::All(state.elements.clone()),
-        ("read", _) if kind == Kind::Text => result = Seen::Text(state.text.clone()),
-        ("get", _) => result = Seen::Text(state.text.clone()),
-        ("read", _) if kind == Kind::Counter => {
-            result = Seen::Number(state.number.unwrap_or_default());
+        ("read", _) if kind == DataKind::Set => result = DataValue::All(state.elements.clone()),
+        ("read", _) if kind == DataKind::Text => result = DataValue::Text(state.text.clone()),
+        ("get", _) => result = DataValue::Text(state.text.clone()),
+        ("read", _) if kind == DataKind::Counter => {
+            result = DataValue::Number(state.number.unwrap_or_default());
         }
-        ("read", _) => result = state.number.map_or(Seen::Nothing, Seen::Number),
+        ("read", _) => result = state.number.map_or(DataValue::Nothing, DataValue::Number),
         ("write", _) => next.number = argument,
-        ("cas", Seen::Pair(from, to)) => {
+        ("cas", DataValue::Pair(from, to)) => {
             if state.number != Some(*from) {
                 return None;
             }
             next.number = Some(*to);
         }
-        ("put", Seen::Text(text)) => next.text.clone_from(text),
-        ("append", Seen::Text(text)) => next.text.push_str(text),
+        ("put", DataValue::Text(text)) => next.text.clone_from(text),
+        ("append", DataValue::Text(text)) => next.text.push_str(text),
         ("acquire", _) => {
             if state.number.is_some() {
                 return None;
@@ -131,12 +131,12 @@ fn step(kind: Kind, state: &State, one: &Operation) -> Option<(State, Seen)> {
         }
         ("release", _) => {
             let is_owner = state.number == Some(one.process.cast_signed());
-            if state.number.is_none() || kind == Kind::OwnedLock && !is_owner {
+            if state.number.is_none() || kind == DataKind::OwnedLock && !is_owner {
                 return None;
             }
             next.number = None;
         }
-        ("add", _) if kind == Kind::Counter => {
+        ("add", _) if kind == DataKind::Counter => {
             next.number = Some(state.number.unwrap_or_default() + argument?);
         }
         ("add" | "enqueue", _) => next.elements.push(argument?),
@@ -144,11 +144,11 @@ fn step(kind: Kind, state: &State, one: &Operation) -> Option<(State, Seen)> {
             if next.elements.is_empty() {
                 return None;
             }
-            result = Seen::Number(next.elements.remove(0));
+            result = DataValue::Number(next.elements.remove(0));
         }
         ("generate", _) => {
             next.number = Some(state.number.unwrap_or_default() + 1);
-            result = Seen::Number(next.number.unwrap_or_default());
+            result = DataValue::Number(next.number.unwrap_or_default());
         }
         _ => return None,
     }
@@ -156,7 +156,7 @@ fn step(kind: Kind, state: &State, one: &Operation) -> Option<(State, Seen)> {
 }
 
 /// Is there an order in which each operation returns what it returned?
-fn is_linearizable(kind: Kind, all: &Operations, done: u32, state: &State) -> bool {
+fn is_linearizable(kind: DataKind, all: &DataOperations, done: u32, state: &DataState) -> bool {
     let is_done = |at: usize| done >> at & 1 == 1;
     let open = |at: usize| !is_done(at) && all[at].outcome == Outcome::Ok;
     if !(0..all.len()).any(open) {
@@ -177,13 +177,13 @@ fn is_linearizable(kind: Kind, all: &Operations, done: u32, state: &State) -> bo
 }
 
 /// Does the model hold? `None` when the history does not decide it.
-fn is_kept(kind: Kind, all: &Operations) -> Option<bool> {
+fn is_kept(kind: DataKind, all: &DataOperations) -> Option<bool> {
     let ok = |f: &'static str| {
         let named = all.iter().filter(move |one| one.f == f);
         named.filter(|one| one.outcome == Outcome::Ok)
     };
-    let result = |one: &Operation| one.result.number().unwrap_or_default();
-    let argument = |one: &Operation| one.argument.number().unwrap_or_default();
+    let result = |one: &DataOperation| one.result.number().unwrap_or_default();
+    let argument = |one: &DataOperation| one.argument.number().unwrap_or_default();
     let tried = |f: &'static str, value: i64, until: usize| {
         let named = all
             .iter()
@@ -191,21 +191,23 @@ fn is_kept(kind: Kind, all: &Operations) -> Option<bool> {
         named.filter(|one| argument(one) == value).count()
     };
     Some(match kind {
-        Kind::Register | Kind::CasRegister | Kind::Mutex | Kind::OwnedLock | Kind::Text => {
-            is_linearizable(kind, all, 0, &State::default())
-        }
-        Kind::Queue => ok("dequeue").all(|one| {
+        DataKind::Register
+        | DataKind::CasRegister
+        | DataKind::Mutex
+        | DataKind::OwnedLock
+        | DataKind::Text => is_linearizable(kind, all, 0, &DataState::default()),
+        DataKind::Queue => ok("dequeue").all(|one| {
             let until = one.ended.unwrap_or_default();
             let earlier = ok("dequeue").filter(|other| other.ended <= one.ended);
             let taken = earlier.filter(|other| other.result == one.result).count();
             taken <= tried("enqueue", result(one), until)
         }),
-        Kind::TotalQueue => {
+        DataKind::TotalQueue => {
             let out: Vec<i64> = ok("dequeue").map(result).collect();
             let is_lost = ok("enqueue").any(|one| !out.contains(&argument(one)));
             !is_lost && out.iter().all(|&it| tried("enqueue", it, usize::MAX) > 0)
         }
-        Kind::Counter => {
+        DataKind::Counter => {
             let adds = || {
                 all.iter()
                     .filter(|one| one.f == "add" && one.outcome != Outcome::Fail)
@@ -218,15 +220,15 @@ fn is_kept(kind: Kind, all: &Operations) -> Option<bool> {
                 (sure.sum::<i64>()..=most.sum()).contains(&result(one))
             })
         }
-        Kind::Set => {
+        DataKind::Set => {
             let last = ok("read").max_by_key(|one| one.ended)?;
-            let Seen::All(seen) = &last.result else {
+            let DataValue::All(seen) = &last.result else {
                 return None;
             };
             let is_lost = ok("add").any(|one| !seen.contains(&argument(one)));
             !is_lost && seen.iter().all(|&it| tried("add", it, usize::MAX) > 0)
         }
-        Kind::UniqueIds => {
+        DataKind::UniqueIds => {
             let mut ids: Vec<i64> = ok("generate").map(result).collect();
             ids.sort_unstable();
             ids.is_sorted_by(|one, other| one < other)
@@ -235,7 +237,7 @@ fn is_kept(kind: Kind, all: &Operations) -> Option<bool> {
 }
 
 /// The history that the checkers read.
-fn history(all: &Operations) -> History {
+fn history(all: &DataOperations) -> History {
     let mut events = Vec::new();
     for one in all {
         let value = one.argument.value();
@@ -252,7 +254,7 @@ fn history(all: &Operations) -> History {
     History::from_unindexed(events.into_iter().map(|event| event.1).collect())
 }
 
-fn edn(all: &Operations) -> String {
+fn edn(all: &DataOperations) -> String {
     let mut text = String::new();
     for op in &history(all) {
         let _ = writeln!(text, "{op}");
@@ -261,50 +263,52 @@ fn edn(all: &Operations) -> String {
 }
 
 /// What an operation is invoked with.
-fn invocation(kind: Kind, fresh: i64, rng: &mut Rng) -> (&'static str, Seen) {
-    let number = |rng: &mut Rng| Seen::Number(1 + rng.below(3).cast_signed());
-    let text = |rng: &mut Rng| Seen::Text((*rng.pick(&["a", "b", "c"])).to_owned());
+fn invocation(kind: DataKind, fresh: i64, rng: &mut Rng) -> (&'static str, DataValue) {
+    let number = |rng: &mut Rng| DataValue::Number(1 + rng.below(3).cast_signed());
+    let text = |rng: &mut Rng| DataValue::Text((*rng.pick(&["a", "b", "c"])).to_owned());
     match (kind, rng.below(4)) {
-        (Kind::Register | Kind::CasRegister, 0) | (Kind::Register, 1) => ("write", number(rng)),
-        (Kind::CasRegister, 1 | 2) => {
-            let pair = Seen::Pair(
+        (DataKind::Register | DataKind::CasRegister, 0) | (DataKind::Register, 1) => {
+            ("write", number(rng))
+        }
+        (DataKind::CasRegister, 1 | 2) => {
+            let pair = DataValue::Pair(
                 1 + rng.below(3).cast_signed(),
                 1 + rng.below(3).cast_signed(),
             );
             ("cas", pair)
         }
-        (Kind::Mutex | Kind::OwnedLock, 0 | 1) => ("acquire", Seen::Nothing),
-        (Kind::Mutex | Kind::OwnedLock, _) => ("release", Seen::Nothing),
-        (Kind::Text, 0) => ("put", text(rng)),
-        (Kind::Text, 1) => ("append", text(rng)),
-        (Kind::Text, _) => ("get", Seen::Nothing),
-        (Kind::Queue | Kind::TotalQueue, 0 | 1) => ("enqueue", Seen::Number(fresh)),
-        (Kind::Queue | Kind::TotalQueue, _) => ("dequeue", Seen::Nothing),
-        (Kind::Counter, 0 | 1) => ("add", number(rng)),
-        (Kind::Set, 0 | 1) => ("add", Seen::Number(fresh)),
-        (Kind::Register | Kind::CasRegister | Kind::Counter | Kind::Set, _) => {
-            ("read", Seen::Nothing)
+        (DataKind::Mutex | DataKind::OwnedLock, 0 | 1) => ("acquire", DataValue::Nothing),
+        (DataKind::Mutex | DataKind::OwnedLock, _) => ("release", DataValue::Nothing),
+        (DataKind::Text, 0) => ("put", text(rng)),
+        (DataKind::Text, 1) => ("append", text(rng)),
+        (DataKind::Text, _) => ("get", DataValue::Nothing),
+        (DataKind::Queue | DataKind::TotalQueue, 0 | 1) => ("enqueue", DataValue::Number(fresh)),
+        (DataKind::Queue | DataKind::TotalQueue, _) => ("dequeue", DataValue::Nothing),
+        (DataKind::Counter, 0 | 1) => ("add", number(rng)),
+        (DataKind::Set, 0 | 1) => ("add", DataValue::Number(fresh)),
+        (DataKind::Register | DataKind::CasRegister | DataKind::Counter | DataKind::Set, _) => {
+            ("read", DataValue::Nothing)
         }
-        (Kind::UniqueIds, _) => ("generate", Seen::Nothing),
+        (DataKind::UniqueIds, _) => ("generate", DataValue::Nothing),
     }
 }
 
-/// Operations on a true object, then perhaps one thing changed.
-fn operations(kind: Kind, rng: &mut Rng) -> Operations {
+/// Random operations on a correct object, with at most one later change.
+fn operations(kind: DataKind, rng: &mut Rng) -> DataOperations {
     let count = 2 + rng.index(6);
     let mut free: Vec<u64> = (0..=rng.below(4)).collect();
     let mut next_process = free.len() as u64;
-    let mut all = Operations::new();
-    // Operations that run, and whether they took place.
+    let mut all = DataOperations::new();
+    // DataOperations that run, and whether they took place.
     let mut running: Vec<(usize, Option<bool>)> = Vec::new();
-    let (mut state, mut time) = (State::default(), 0);
+    let (mut state, mut time) = (DataState::default(), 0);
     while all.len() < count && !free.is_empty() || !running.is_empty() {
         let begins = all.len() < count && !free.is_empty() && rng.chance(0.4);
         if begins {
             let process = free.swap_remove(rng.index(free.len()));
             let (f, argument) = invocation(kind, all.len() as i64, rng);
             running.push((all.len(), None));
-            all.push(Operation {
+            all.push(DataOperation {
                 process,
                 f,
                 result: argument.clone(),
@@ -347,41 +351,41 @@ fn operations(kind: Kind, rng: &mut Rng) -> Operations {
     all
 }
 
-fn disturb(kind: Kind, all: &mut Operations, rng: &mut Rng) {
+fn disturb(kind: DataKind, all: &mut DataOperations, rng: &mut Rng) {
     let at = rng.index(all.len());
     let one = &mut all[at];
     let number = rng.below(5).cast_signed();
     // Locks return nothing.
-    let is_lock = matches!(kind, Kind::Mutex | Kind::OwnedLock);
+    let is_lock = matches!(kind, DataKind::Mutex | DataKind::OwnedLock);
     match &mut one.result {
         result if is_lock || rng.chance(0.2) => {
             // What returned nothing cannot have succeeded where something is returned.
             let is_told = ["read", "get", "dequeue", "generate"].contains(&one.f);
-            let can_succeed = !is_told || *result != Seen::Nothing;
+            let can_succeed = !is_told || *result != DataValue::Nothing;
             if one.ended.is_some() {
                 one.outcome = *rng.pick(&[Outcome::Fail, Outcome::Ok][..=usize::from(can_succeed)]);
             }
         }
-        Seen::All(all) => {
+        DataValue::All(all) => {
             let known = all.iter().position(|&it| it == number);
             match known {
                 Some(at) => drop(all.remove(at)),
                 None => all.push(number),
             }
         }
-        Seen::Text(text) if one.f == "get" => {
+        DataValue::Text(text) if one.f == "get" => {
             if rng.chance(0.5) || text.pop().is_none() {
                 text.push('b');
             }
         }
         result => {
-            let is_nil = number == 0 && kind != Kind::Counter;
+            let is_nil = number == 0 && kind != DataKind::Counter;
             let is_told = ["read", "dequeue", "generate"].contains(&one.f);
             if is_told && !(is_nil && one.f != "read") {
                 *result = if is_nil {
-                    Seen::Nothing
+                    DataValue::Nothing
                 } else {
-                    Seen::Number(number)
+                    DataValue::Number(number)
                 };
             }
         }
@@ -439,7 +443,7 @@ fn is_wrong(valid: &Validity, kept: Option<bool>) -> Option<&'static str> {
 }
 
 /// Leaves out operations as long as `still` holds.
-fn shrink(all: &Operations, still: &dyn Fn(&Operations) -> bool) -> Operations {
+fn shrink(all: &DataOperations, still: &dyn Fn(&DataOperations) -> bool) -> DataOperations {
     let mut best = all.clone();
     let mut at = 0;
     while at < best.len() {
@@ -460,11 +464,11 @@ mod tests {
 
     fn one(
         f: &'static str,
-        argument: Seen,
-        result: Seen,
+        argument: DataValue,
+        result: DataValue,
         (begun, ended): (usize, usize),
-    ) -> Operation {
-        Operation {
+    ) -> DataOperation {
+        DataOperation {
             process: begun as u64,
             f,
             argument,
@@ -477,9 +481,16 @@ mod tests {
 
     #[test]
     fn a_stale_read_is_no_linearizable_one() {
-        let write = |value, times| one("write", Seen::Number(value), Seen::Number(value), times);
-        let read = |value, times| one("read", Seen::Nothing, Seen::Number(value), times);
-        let kept = |all: Operations| is_kept(Kind::Register, &all);
+        let write = |value, times| {
+            one(
+                "write",
+                DataValue::Number(value),
+                DataValue::Number(value),
+                times,
+            )
+        };
+        let read = |value, times| one("read", DataValue::Nothing, DataValue::Number(value), times);
+        let kept = |all: DataOperations| is_kept(DataKind::Register, &all);
         assert_eq!(
             kept(vec![write(1, (0, 1)), write(2, (2, 3)), read(2, (4, 5))]),
             Some(true)

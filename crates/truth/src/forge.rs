@@ -3,12 +3,12 @@
 use crate::case::{Case, Kind, Outcome};
 use crate::compare::{CheckerUnderTest, ask, note, verify};
 use crate::graph::permutations;
-use crate::oracle::{Answer, Oracle};
+use crate::oracle::{Oracle, OracleAnswer};
 use crate::orders::{Follows, Rule, explains};
 use crate::tally::{Name, Tally};
 use seatrial_cycles::Level;
 use seatrial_history::History;
-use seatrial_isolation::Model;
+use seatrial_isolation::AxiomaticModel;
 use seatrial_machine::Rng;
 use seatrial_verify::{Certificate, CycleEdge, Evidence, Fingerprint, Proof, Verifier};
 
@@ -59,7 +59,7 @@ const RELATIONS: [&str; 5] = ["ww", "wr", "rw", "process", "realtime"];
 /// All models of all checkers, and a name that none has.
 fn models() -> Vec<&'static str> {
     let mut models: Vec<_> = Level::all().map(Level::name).collect();
-    models.extend(Model::all().map(Model::name));
+    models.extend(AxiomaticModel::all().map(AxiomaticModel::name));
     models.sort_unstable();
     models.dedup();
     models.push("no-such-model");
@@ -390,7 +390,7 @@ fn is_wrong(case: &Case, oracle: &Oracle<'_>, certificate: &Certificate) -> bool
         return true;
     }
     if certificate.is_valid() {
-        return oracle.of(model) == Answer::Broken
+        return oracle.of(model) == OracleAnswer::Broken
             || explains_this(case, certificate) == Some(false);
     }
     let rests_on_more =
@@ -401,7 +401,7 @@ fn is_wrong(case: &Case, oracle: &Oracle<'_>, certificate: &Certificate) -> bool
     } else {
         model
     };
-    oracle.of(model) == Answer::Kept
+    oracle.of(model) == OracleAnswer::Kept
 }
 
 /// Does its order name those transactions only of which it is known that they took place? Others may be refused.

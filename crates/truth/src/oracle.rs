@@ -8,7 +8,7 @@ use std::cell::OnceCell;
 
 /// Is a model kept?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum OracleAnswer {
     /// By every reading of its definition.
     Kept,
     /// By none.
@@ -17,11 +17,11 @@ pub(crate) enum Answer {
     Open,
 }
 
-fn answer(is_kept: bool) -> Answer {
+fn answer(is_kept: bool) -> OracleAnswer {
     if is_kept {
-        Answer::Kept
+        OracleAnswer::Kept
     } else {
-        Answer::Broken
+        OracleAnswer::Broken
     }
 }
 
@@ -87,46 +87,49 @@ impl Oracle<'_> {
         *self.explained[at].get_or_init(|| is_explained(self.case, rule, follows))
     }
 
-    fn order(&self, rule: Rule, follows: Follows) -> Answer {
+    fn order(&self, rule: Rule, follows: Follows) -> OracleAnswer {
         answer(self.explained(rule, follows))
     }
 
     /// Does some version order show no forbidden phenomenon?
-    fn phenomena(&self, stricter: Phenomena, weaker: Phenomena) -> Answer {
+    fn phenomena(&self, stricter: Phenomena, weaker: Phenomena) -> OracleAnswer {
         let strict = self.strict.get_or_init(|| graph::kept(self.case, true));
         if strict.is_some_and(|kept| kept & stricter.bit() != 0) {
-            return Answer::Kept;
+            return OracleAnswer::Kept;
         }
         let lenient = self.lenient.get_or_init(|| graph::kept(self.case, false));
         match lenient {
-            Some(kept) if kept & weaker.bit() == 0 => Answer::Broken,
-            _ => Answer::Open,
+            Some(kept) if kept & weaker.bit() == 0 => OracleAnswer::Broken,
+            _ => OracleAnswer::Open,
         }
     }
 
     /// Parallel snapshot isolation asks that transactions see their own writes, so there is one reading.
-    fn parallel(&self, it: Phenomena) -> Answer {
+    fn parallel(&self, it: Phenomena) -> OracleAnswer {
         match self.strict.get_or_init(|| graph::kept(self.case, true)) {
-            Some(kept) if kept & it.bit() != 0 => Answer::Kept,
-            Some(_) => Answer::Broken,
-            None => Answer::Open,
+            Some(kept) if kept & it.bit() != 0 => OracleAnswer::Kept,
+            Some(_) => OracleAnswer::Broken,
+            None => OracleAnswer::Open,
         }
     }
 
-    fn uncommitted(&self, follows: Follows) -> Answer {
+    fn uncommitted(&self, follows: Follows) -> OracleAnswer {
         match graph::read_uncommitted(self.case, follows) {
-            Uncommitted::Kept => Answer::Kept,
-            Uncommitted::Broken => Answer::Broken,
-            Uncommitted::Open => Answer::Open,
+            Uncommitted::Kept => OracleAnswer::Kept,
+            Uncommitted::Broken => OracleAnswer::Broken,
+            Uncommitted::Open => OracleAnswer::Open,
         }
     }
 
     /// Prefix consistency; of lists every read must be of one order of appends too, which not all readings ask for.
-    fn prefix(&self, follows: Follows) -> Answer {
+    fn prefix(&self, follows: Follows) -> OracleAnswer {
         let answer = self.order(Rule::Prefix, follows);
-        let is_kept = answer == Answer::Kept;
-        if is_kept && self.case.kind == Kind::Lists && self.of("read-committed") != Answer::Kept {
-            return Answer::Open;
+        let is_kept = answer == OracleAnswer::Kept;
+        if is_kept
+            && self.case.kind == Kind::Lists
+            && self.of("read-committed") != OracleAnswer::Kept
+        {
+            return OracleAnswer::Open;
         }
         answer
     }
@@ -135,7 +138,7 @@ impl Oracle<'_> {
     ///
     /// # Panics
     /// When there is no such model.
-    pub(crate) fn of(&self, model: &str) -> Answer {
+    pub(crate) fn of(&self, model: &str) -> OracleAnswer {
         use Follows::{Nothing, Sessions, Time};
         use Phenomena as P;
         let same = |it| self.phenomena(it, it);
@@ -143,16 +146,16 @@ impl Oracle<'_> {
             // The axioms are of registers and take each value for written once; where one is not, a read has more than
             // one source.
             if self.case.kind == Kind::Lists || !self.case.has_unique_writes() {
-                return Answer::Open;
+                return OracleAnswer::Open;
             }
             let axioms = self.axioms.get_or_init(|| Axioms::new(self.case));
             return answer(axioms.is_kept(*weak));
         }
         if let Some((_, stronger, weaker)) = BETWEEN.iter().find(|row| row.0 == model) {
             return match (self.of(stronger), self.of(weaker)) {
-                (Answer::Kept, _) => Answer::Kept,
-                (_, Answer::Broken) => Answer::Broken,
-                _ => Answer::Open,
+                (OracleAnswer::Kept, _) => OracleAnswer::Kept,
+                (_, OracleAnswer::Broken) => OracleAnswer::Broken,
+                _ => OracleAnswer::Open,
             };
         }
         match model {

@@ -22,9 +22,9 @@ pub(crate) struct Routes {
 }
 
 /// What is compared of a verdict: its validity, its anomalies, and whether its certificate was accepted.
-type Answer = (&'static str, Vec<&'static str>, Option<bool>);
+type RouteAnswer = (&'static str, Vec<&'static str>, Option<bool>);
 
-fn answer(verdict: &Verdict, is_accepted: Option<bool>) -> Answer {
+fn answer(verdict: &Verdict, is_accepted: Option<bool>) -> RouteAnswer {
     let anomalies = verdict.anomalies.keys().copied().collect();
     (name(&verdict.valid), anomalies, is_accepted)
 }
@@ -104,7 +104,7 @@ impl Routes {
     }
 
     /// Written as EDN and read back.
-    fn by_text(subject: &CheckerUnderTest, case: &Case) -> Result<Answer> {
+    fn by_text(subject: &CheckerUnderTest, case: &Case) -> Result<RouteAnswer> {
         let text = case.edn();
         let format = import::detect("case.edn", text.as_bytes()).context("no format")?;
         let history = import::read("case.edn", text.as_bytes(), format, Options::default())?;
@@ -116,7 +116,7 @@ impl Routes {
     }
 
     /// Written as a test file of small chunks, and checked chunk by chunk.
-    fn by_file(&self, subject: &CheckerUnderTest, case: &Case) -> Result<Answer> {
+    fn by_file(&self, subject: &CheckerUnderTest, case: &Case) -> Result<RouteAnswer> {
         let path = self.folder.path().join("case.sea");
         let _ = std::fs::remove_file(&path);
         write(&path, case)?;

@@ -5,14 +5,14 @@ use crate::compare::{CheckerUnderTest, compare, subjects};
 use crate::forge::Forger;
 use crate::generate;
 use crate::graph::permutations;
-use crate::oracle::{Answer, Oracle};
+use crate::oracle::{Oracle, OracleAnswer};
 use crate::orders::{Follows, Rule, explains, is_explained};
 use crate::shrink::shrink;
 use crate::tally::Tally;
 use seatrial_checker::{Aims, Checker, OnlineChecker, Verdict, WholeHistory};
 use seatrial_cycles::Level;
 use seatrial_history::History;
-use seatrial_isolation::Model;
+use seatrial_isolation::AxiomaticModel;
 use seatrial_machine::Rng;
 use std::collections::BTreeSet;
 
@@ -42,7 +42,9 @@ fn case(kind: Kind, transactions: &[&str]) -> Case {
 /// The models of a case that are kept, of these.
 fn kept(case: &Case, models: &[&'static str]) -> Vec<&'static str> {
     let oracle = Oracle::new(case);
-    let kept = models.iter().filter(|it| oracle.of(it) == Answer::Kept);
+    let kept = models
+        .iter()
+        .filter(|it| oracle.of(it) == OracleAnswer::Kept);
     kept.copied().collect()
 }
 
@@ -132,9 +134,9 @@ fn a_read_is_of_either_write_of_one_value() {
     }
     let oracle = Oracle::new(&again);
     assert_eq!(oracle.contradiction(), None);
-    assert_eq!(oracle.of("strict-serializable"), Answer::Kept);
-    assert_eq!(oracle.of("strong-snapshot-isolation"), Answer::Kept);
-    assert_eq!(oracle.of("causal"), Answer::Open);
+    assert_eq!(oracle.of("strict-serializable"), OracleAnswer::Kept);
+    assert_eq!(oracle.of("strong-snapshot-isolation"), OracleAnswer::Kept);
+    assert_eq!(oracle.of("causal"), OracleAnswer::Open);
     // No version is read that a transaction writes itself only later.
     let own = case(Kind::Registers, &["r0=1 w0=1", "w0=1"]);
     assert_eq!(kept(&own, &LADDER), LADDER);
@@ -189,12 +191,12 @@ fn what_implies_a_model_is_not_kept_without_it() {
     for case in random_cases(600) {
         let oracle = Oracle::new(&case);
         assert_eq!(oracle.contradiction(), None, "{}", case.edn());
-        let levels: Vec<(Level, Answer)> =
+        let levels: Vec<(Level, OracleAnswer)> =
             Level::all().map(|it| (it, oracle.of(it.name()))).collect();
         for (one, answer) in &levels {
-            kept_count += u32::from(*answer == Answer::Kept);
+            kept_count += u32::from(*answer == OracleAnswer::Kept);
             for (other, weaker) in &levels {
-                let contradicts = *answer == Answer::Kept && *weaker == Answer::Broken;
+                let contradicts = *answer == OracleAnswer::Kept && *weaker == OracleAnswer::Broken;
                 let implies = one.implies(*other);
                 assert!(
                     !(implies && contradicts),
@@ -206,11 +208,12 @@ fn what_implies_a_model_is_not_kept_without_it() {
         if case.kind == Kind::Lists {
             continue;
         }
-        let models: Vec<(Model, Answer)> =
-            Model::all().map(|it| (it, oracle.of(it.name()))).collect();
+        let models: Vec<(AxiomaticModel, OracleAnswer)> = AxiomaticModel::all()
+            .map(|it| (it, oracle.of(it.name())))
+            .collect();
         for (one, answer) in &models {
             for (other, weaker) in &models {
-                let contradicts = *answer == Answer::Kept && *weaker != Answer::Kept;
+                let contradicts = *answer == OracleAnswer::Kept && *weaker != OracleAnswer::Kept;
                 let implies = one.implies(*other);
                 assert!(
                     !(implies && contradicts),
@@ -254,7 +257,7 @@ fn cases_are_of_all_sorts_and_the_same_for_a_seed() {
     let cases: Vec<Case> = random_cases(2_000).collect();
     assert_eq!(cases[17], random_cases(18).last().unwrap());
     let count = |holds: &dyn Fn(&Case) -> bool| cases.iter().filter(|case| holds(case)).count();
-    let strict = count(&|case| Oracle::new(case).of("strict-serializable") == Answer::Kept);
+    let strict = count(&|case| Oracle::new(case).of("strict-serializable") == OracleAnswer::Kept);
     assert!((700..1_500).contains(&strict), "{strict}");
     let with = |outcome| move |case: &Case| case.txns.iter().any(|it| it.outcome == outcome);
     assert!(count(&with(Outcome::Info)) > 300);

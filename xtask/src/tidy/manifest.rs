@@ -175,7 +175,7 @@ struct Manifest<'a> {
 }
 
 /// One line `key = value` under its `[section]`.
-struct Entry<'a> {
+struct ManifestEntry<'a> {
     line: usize,
     section: &'a str,
     key: &'a str,
@@ -183,7 +183,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Manifest<'a> {
-    fn entries(&self) -> impl Iterator<Item = Entry<'a>> {
+    fn entries(&self) -> impl Iterator<Item = ManifestEntry<'a>> {
         let mut section = "";
         self.text
             .lines()
@@ -195,7 +195,7 @@ impl<'a> Manifest<'a> {
                     // `[dependencies.name]` names a dependency as a key would.
                     let (table, key) = section.rsplit_once('.')?;
                     let names = table.ends_with("dependencies");
-                    return names.then_some(Entry {
+                    return names.then_some(ManifestEntry {
                         line: number + 1,
                         section: table,
                         key,
@@ -203,7 +203,7 @@ impl<'a> Manifest<'a> {
                     });
                 }
                 let (key, value) = line.split_once('=').filter(|_| !line.starts_with('#'))?;
-                Some(Entry {
+                Some(ManifestEntry {
                     line: number + 1,
                     section,
                     key: key.trim(),
@@ -213,7 +213,7 @@ impl<'a> Manifest<'a> {
     }
 
     /// Dependencies: the line, whether only tests have it, its name, and the rest of the line.
-    fn dependencies(&self) -> impl Iterator<Item = (bool, Entry<'a>)> {
+    fn dependencies(&self) -> impl Iterator<Item = (bool, ManifestEntry<'a>)> {
         let entries = self.entries();
         entries.filter_map(|entry| match entry.section.rsplit('.').next()? {
             "dependencies" | "build-dependencies" => Some((false, entry)),
@@ -234,7 +234,7 @@ impl<'a> Manifest<'a> {
 
     fn versions(&self, findings: &mut Vec<Finding>) {
         // A workspace of its own declares its versions itself.
-        let declared = |entry: &Entry<'_>| entry.section == "workspace.dependencies";
+        let declared = |entry: &ManifestEntry<'_>| entry.section == "workspace.dependencies";
         let used = self.dependencies().filter(|(_, entry)| !declared(entry));
         for (_, entry) in used {
             let shared =

@@ -5,10 +5,10 @@ use crate::bug::ServiceBug;
 use crate::message::data_header;
 use crate::operation::{CopyRequest, LabelFilter, ListFilter, Operation, ReplayFrom};
 use seatrial_archive::{Archive, ArchiveError, Segment};
-use seatrial_archive::{Bound, Cursor, CursorError, Origin, Pause};
-use seatrial_archive::{Durability, Progress, RecordingOptions, Writer};
-use seatrial_archive::{Filter, Recording};
+use seatrial_archive::{Cursor, CursorBound, CursorError, Origin, Pause};
+use seatrial_archive::{Durability, RecordingOptions, Writer, WriterProgress};
 use seatrial_archive::{Position, RecordingId, SEGMENT_LENGTH};
+use seatrial_archive::{Recording, RecordingFilter};
 use seatrial_machine::{Computed, Job, Storage};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -164,7 +164,7 @@ impl ControlJob {
             return Err(Refusal::new(RefusalCode::NotAllowed, "not a start"));
         };
         let same = |recording: &&Recording| recording.label == *label;
-        let newest = self.archive.list(&Filter::default());
+        let newest = self.archive.list(&RecordingFilter::default());
         let newest = newest.iter().filter(same).map(|it| it.id).max();
         if let Some(newest) = newest.filter(|_| *is_resumed) {
             return self.extend(newest);
@@ -183,7 +183,7 @@ impl ControlJob {
     }
 
     fn copy(&mut self, copy: CopyRequest) -> Result<ControlOutcome, Refusal> {
-        let all = self.archive.list(&Filter::default());
+        let all = self.archive.list(&RecordingFilter::default());
         // Bug: a copy of any recording of the source archive is resumed.
         let accepts_any = self.bug == Some(ServiceBug::CopiesMixed);
         let is_copy_of_source = |it: &&Recording| {
@@ -225,7 +225,7 @@ impl ControlJob {
 
     fn list(&self, after: u64, count_max: u32, filter: &ListFilter) -> Answer {
         let count_max = count_max.min(self.list_count_max) as usize;
-        let by_catalog = Filter {
+        let by_catalog = RecordingFilter {
             label: match &filter.label {
                 LabelFilter::Any => None,
                 LabelFilter::Is(label) | LabelFilter::Contains(label) => Some(label.clone()),
@@ -280,7 +280,7 @@ pub(crate) struct OpenJob {
     pub(crate) recording: RecordingId,
     pub(crate) from: ReplayFrom,
     /// The progress of its writer, if it is being recorded.
-    pub(crate) progress: Option<Arc<Progress>>,
+    pub(crate) progress: Option<Arc<WriterProgress>>,
 }
 
 /// A block that was read before it may be sent, with its position: the first batch of a segment, which the cursor reads in
@@ -335,7 +335,7 @@ impl OpenJob {
             ReplayFrom::End => Origin::End,
         };
         let bound = if let Some(progress) = self.progress {
-            Bound::Live(progress)
+            CursorBound::Live(progress)
         } else {
             // A claim under way may extend it: the catalog has the end up to which it was stopped.
             let catalog = Archive::view(storage.clone(), folder).map_err(refusal)?;
@@ -347,7 +347,7 @@ impl OpenJob {
             if origin == Origin::End {
                 origin = Origin::Position(end_position);
             }
-            Bound::End
+            CursorBound::End
         };
         let opened = Cursor::open(storage, folder, self.recording, origin, bound);
         opened.map_err(|error| unreadable(&error))

@@ -4,7 +4,7 @@ use crate::message::RecordProgress;
 use crate::server::write::PendingBatch;
 use seatrial_archive::Durability;
 use seatrial_archive::Position;
-use seatrial_archive::{Progress, Writer};
+use seatrial_archive::{Writer, WriterProgress};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) struct LiveRecording {
     pub(crate) durability: Durability,
     /// `None` while a job owns it.
     pub(crate) writer: Option<Box<Writer>>,
-    pub(crate) progress: Arc<Progress>,
+    pub(crate) progress: Arc<WriterProgress>,
     pub(crate) pending: VecDeque<PendingBatch>,
     /// Bytes of frames in `pending` and in the running job.
     pub(crate) pending_bytes: usize,

@@ -7,7 +7,7 @@ use crate::server::job::ArchiveLocation;
 use seatrial_archive::{AppendError, Writer};
 use seatrial_archive::{Batch, Position, RecordingId};
 use seatrial_archive::{BatchHeader, MESSAGE_LENGTH_MAX, batch_of};
-use seatrial_archive::{Bound, Cursor, Origin};
+use seatrial_archive::{Cursor, CursorBound, Origin};
 use seatrial_blocks::block::{BlockHeader, is_same_content};
 use seatrial_blocks::crc32c;
 use seatrial_blocks::frame::{Frame, Frames};
@@ -299,7 +299,7 @@ impl BatchWriter {
             &self.location.folder,
             self.recording,
             Origin::Message(block.header.first_message),
-            Bound::Live(self.writer.progress()),
+            CursorBound::Live(self.writer.progress()),
         )
         .map_err(|error| differs(&error))?;
         match cursor.next_block().map_err(|error| differs(&error))? {
@@ -392,7 +392,7 @@ impl BatchWriter {
             &self.location.folder,
             self.recording,
             Origin::Message(first),
-            Bound::Live(self.writer.progress()),
+            CursorBound::Live(self.writer.progress()),
         )
         .map_err(|error| differs(format!("message {first}: {error}")))?;
         let mut expected = frames.iter().zip(first..).peekable();

@@ -1,7 +1,7 @@
 //! A machine that copies every recording of a service into an archive of its own, live.
 
 use crate::model::repair_holes;
-use seatrial_archive::{Archive, Bound, Cursor, Origin, Position, RecordingId};
+use seatrial_archive::{Archive, Cursor, CursorBound, Origin, Position, RecordingId};
 use seatrial_archive_service::{
     Answer, Client, ClientReply, ClientRequest, CopySource, CopyTarget, Description, ListFilter,
     Operation, ReplayBound, ReplayFrom, ReplayHandle, ReplayRequest, ServiceBug,
@@ -82,7 +82,7 @@ impl Copier {
             folder,
             id,
             Origin::Start,
-            Bound::Follow,
+            CursorBound::Follow,
         );
         let mut cursor = cursor.map_err(|error| error.to_string())?;
         let mut found = Vec::new();

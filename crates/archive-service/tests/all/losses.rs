@@ -2,8 +2,8 @@
 //! nothing that is asked for, or it is reported with the file.
 
 use seatrial_archive::{
-    Archive, ArchiveError, Bound, Cursor, CursorError, Durability, Origin, Position, RecordingId,
-    RecordingOptions, SegmentName, VerifyOptions, digest, verify,
+    Archive, ArchiveError, Cursor, CursorBound, CursorError, Durability, Origin, Position,
+    RecordingId, RecordingOptions, SegmentName, VerifyOptions, digest, verify,
 };
 use seatrial_archive_service::{CopySource, CopyTarget};
 use seatrial_blocks::Walker;
@@ -194,7 +194,7 @@ fn read(files: &FileTree) -> Vec<(String, Said)> {
     all
 }
 
-fn list(look: &Result<seatrial_archive::View, ArchiveError>) -> Said {
+fn list(look: &Result<seatrial_archive::CatalogView, ArchiveError>) -> Said {
     match look {
         Err(error) => Said::Damage(error.to_string()),
         Ok(look) if look.problems.is_empty() => {
@@ -223,7 +223,7 @@ fn replay_in(
     origin: Origin,
 ) -> Result<Vec<Read>, CursorError> {
     let storage = Arc::clone(storage);
-    let mut cursor = Cursor::open(storage, folder, id, origin, Bound::End)?;
+    let mut cursor = Cursor::open(storage, folder, id, origin, CursorBound::End)?;
     let mut read = Vec::new();
     while let Some(block) = cursor.next_block()? {
         read.extend(
@@ -341,7 +341,13 @@ fn copy_all(from: &Arc<dyn Storage>, to: &Arc<dyn Storage>) -> Result<String, St
         let begun = CopyTarget::begin(Arc::clone(to), copies, &mut archive, &source, now);
         let mut target = begun.map_err(|error| error.to_string())?;
         let (id, start) = (target.recording(), target.from());
-        let cursor = Cursor::open(Arc::clone(from), folder, recording.id, start, Bound::End);
+        let cursor = Cursor::open(
+            Arc::clone(from),
+            folder,
+            recording.id,
+            start,
+            CursorBound::End,
+        );
         let mut cursor = cursor.map_err(|error| error.to_string())?;
         while let Some(block) = cursor.next_block().map_err(|error| error.to_string())? {
             let (bytes, position) = block.stored();

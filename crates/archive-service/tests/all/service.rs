@@ -4,7 +4,7 @@ use crate::copier::Copier;
 use crate::ledger::Ledger;
 use crate::model::repair_holes;
 use crate::pusher::Pusher;
-use seatrial_archive::{Archive, Bound, Cursor, Durability, Origin};
+use seatrial_archive::{Archive, Cursor, CursorBound, Durability, Origin};
 use seatrial_archive_service::{
     Answer, ArchiveService, BatchPlace, Client, ClientOptions, ClientReply, ClientRequest,
     FrameBatch, Health, Operation, ReplayBound, ReplayEnd, ReplayFrom, ReplayHandle, ReplayRequest,
@@ -712,7 +712,8 @@ impl Run {
         };
         let storage = Arc::new(MemoryStorage::from_files(&self.world.files(DESTINATION)));
         let folder = Path::new("archive");
-        let Ok(mut cursor) = Cursor::open(storage, folder, copy, Origin::Start, Bound::Follow)
+        let Ok(mut cursor) =
+            Cursor::open(storage, folder, copy, Origin::Start, CursorBound::Follow)
         else {
             return false;
         };

@@ -21,7 +21,7 @@ impl Archive {
     }
 
     /// [`Archive::view`], with the recordings whose end cannot be determined.
-    pub fn look(storage: Arc<dyn Storage>, folder: &Path) -> Result<View, ArchiveError> {
+    pub fn look(storage: Arc<dyn Storage>, folder: &Path) -> Result<CatalogView, ArchiveError> {
         let contents = catalog::read_folder(&*storage, folder)?;
         let folder = ArchiveFolder::new(storage, folder);
         let Some(contents) = contents else {
@@ -33,7 +33,7 @@ impl Archive {
                 },
             });
         };
-        let mut view = View {
+        let mut view = CatalogView {
             catalog: contents.catalog,
             problems: Vec::new(),
         };
@@ -97,7 +97,7 @@ impl Archive {
 
 /// A catalog, and the recordings whose files contradict it.
 #[derive(Debug)]
-pub struct View {
+pub struct CatalogView {
     /// Its recordings.
     pub catalog: Catalog,
     /// Recordings that were left open and whose end cannot be determined, because files are missing or damaged. Their end in

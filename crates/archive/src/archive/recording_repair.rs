@@ -140,7 +140,7 @@ impl Archive {
 mod tests {
     use super::*;
     use crate::sample_recording::{FOLDER, RECORDING, SampleRecording, name, small};
-    use crate::{Bound, Cursor, Origin};
+    use crate::{Cursor, CursorBound, Origin};
     use seatrial_machine::{Rng, Storage};
     use seatrial_sim::{FileTree, MemoryStorage};
     use std::path::Path;
@@ -158,7 +158,7 @@ mod tests {
             Path::new(FOLDER),
             RECORDING,
             Origin::Start,
-            Bound::End,
+            CursorBound::End,
         )?;
         let mut count = 0;
         while let Some(block) = cursor.next_block()? {

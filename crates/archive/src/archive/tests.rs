@@ -295,7 +295,7 @@ fn what_is_not_possible_is_refused_by_name() {
         archive.start(&long, 1),
         Err(ArchiveError::LabelLength { .. })
     ));
-    assert!(archive.list(&Filter::default()).is_empty());
+    assert!(archive.list(&RecordingFilter::default()).is_empty());
     let mut writer = archive.start(&options(1_024), 1).unwrap();
     let long = vec![0; crate::MESSAGE_LENGTH_MAX + 1];
     let refused = writer.append_batch([&b"before"[..], &long], 1);
@@ -419,8 +419,8 @@ fn recordings_are_listed_by_label_time_and_position() {
         }
         writer.stop(now + 60).unwrap();
     }
-    let check = |set: &dyn Fn(&mut Filter), expected: &[u64]| {
-        let mut filter = Filter::default();
+    let check = |set: &dyn Fn(&mut RecordingFilter), expected: &[u64]| {
+        let mut filter = RecordingFilter::default();
         set(&mut filter);
         let listed = archive.list(&filter);
         assert!(

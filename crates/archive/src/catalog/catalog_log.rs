@@ -2,7 +2,7 @@
 
 use crate::archive_folder::{ArchiveFolder, StorageError};
 use crate::catalog::catalog_mark::{self, CatalogMark, MARK, MarkFile};
-use crate::catalog::{Catalog, Event, EventError, FoldError};
+use crate::catalog::{Catalog, Event, EventError, EventOrderError};
 use crate::segment::SegmentName;
 use seatrial_blocks::block::{self, BlockKind};
 use seatrial_blocks::{Torn, WalkError, Walker};
@@ -61,7 +61,7 @@ pub enum CatalogError {
         /// Offset of the block.
         offset: u64,
         /// The reason.
-        cause: FoldError,
+        cause: EventOrderError,
     },
     /// An earlier sync failed, so the contents of the medium are unknown. Open the archive again.
     #[error("{path} is no longer usable: {reason}")]

@@ -1,6 +1,6 @@
 //! Checks of a recording's blocks, and a checked block with its messages.
 
-use super::frames::{FrameWord, Messages, walk};
+use super::frames::{BlockMessages, FrameWord, walk};
 use crate::Position;
 use crate::batch::{BATCH_FRAMES_OFFSET, BATCH_HEADER_LENGTH, BatchError, BatchHeader};
 use crate::segment::{SegmentError, SegmentHeader};
@@ -80,7 +80,7 @@ pub enum ContentError {
 
 /// Why the bytes at some offset of a segment are not what is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum BlockDamage {
     /// They are not the expected block.
     #[error("{0}")]
     Block(Defect),
@@ -92,9 +92,9 @@ pub enum Fault {
     Segment(#[from] SegmentError),
 }
 
-impl From<Defect> for Fault {
-    fn from(defect: Defect) -> Fault {
-        Fault::Block(defect)
+impl From<Defect> for BlockDamage {
+    fn from(defect: Defect) -> BlockDamage {
+        BlockDamage::Block(defect)
     }
 }
 
@@ -159,7 +159,7 @@ impl BlockChecker {
         header: &BlockHeader,
         body: &[u8],
         chain: &ExpectedBlock,
-    ) -> Result<BatchHeader, Fault> {
+    ) -> Result<BatchHeader, BlockDamage> {
         let payload = &body[..header.payload_length as usize];
         let joined = self.joined(payload);
         check_payload(header, body, joined)?;
@@ -325,8 +325,8 @@ impl<'a> ReplayBlock<'a> {
     }
 
     /// Its messages.
-    pub fn messages(&self) -> Messages<'a> {
-        Messages::new(self.frames(), self.position(), self.steady)
+    pub fn messages(&self) -> BlockMessages<'a> {
+        BlockMessages::new(self.frames(), self.position(), self.steady)
     }
 
     /// The frames of its messages as stored, back to back.
@@ -373,7 +373,7 @@ impl MessageRange {
             from: block.len(),
             to: block.len(),
         };
-        for message in Messages::new(&block[BATCH_FRAMES_OFFSET..], start, false) {
+        for message in BlockMessages::new(&block[BATCH_FRAMES_OFFSET..], start, false) {
             let at = message.position.0 as usize;
             if at >= to {
                 trim.to = at;
@@ -393,7 +393,7 @@ impl MessageRange {
 
     /// This range without its first `count` messages.
     pub(crate) fn without(self, block: &[u8], count: u32) -> MessageRange {
-        let mut messages = Messages::new(
+        let mut messages = BlockMessages::new(
             &block[self.from..self.to],
             Position(self.from as u64),
             false,

@@ -1,6 +1,6 @@
 //! The extent of a recording according to the catalog, for readers.
 
-use super::{ContentError, CursorError, ExpectedBlock, Fault, FirstBlock, system};
+use super::{BlockDamage, ContentError, CursorError, ExpectedBlock, FirstBlock, system};
 use crate::catalog::{self, Boundary, CATALOG, Recording};
 use crate::recording::with_mark;
 use crate::segment::SegmentName;
@@ -85,7 +85,7 @@ impl Extent {
     }
 
     /// Checks that the first segment has the block number, message number and time of the catalog's start.
-    pub(crate) fn check_first(&self, first: &FirstBlock) -> Result<(), Fault> {
+    pub(crate) fn check_first(&self, first: &FirstBlock) -> Result<(), BlockDamage> {
         let [start, _] = self.boundaries;
         if first.segment.start != start.position {
             return Ok(());
@@ -108,7 +108,7 @@ impl Extent {
     }
 
     /// Checks that the last block ends with the numbers and time of the catalog's end, unlike one of another recording.
-    pub(crate) fn check_end(&self, chain: &ExpectedBlock) -> Result<(), Fault> {
+    pub(crate) fn check_end(&self, chain: &ExpectedBlock) -> Result<(), BlockDamage> {
         let [_, end] = self.boundaries;
         let (expected, found) = (end.sequence, chain.sequence);
         if expected != found {

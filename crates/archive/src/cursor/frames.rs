@@ -275,18 +275,18 @@ pub struct Message<'a> {
 
 /// The messages of a checked block, in order.
 #[derive(Clone, Debug)]
-pub struct Messages<'a> {
+pub struct BlockMessages<'a> {
     frames: &'a [u8],
     position: u64,
     steady: bool,
     stride: Stride,
 }
 
-impl<'a> Messages<'a> {
+impl<'a> BlockMessages<'a> {
     /// The messages of `frames`, which were checked and start at `position`; `steady` says that most have the length of
     /// the previous one.
-    pub(crate) fn new(frames: &'a [u8], position: Position, steady: bool) -> Messages<'a> {
-        Messages {
+    pub(crate) fn new(frames: &'a [u8], position: Position, steady: bool) -> BlockMessages<'a> {
+        BlockMessages {
             frames,
             position: position.0,
             steady,
@@ -300,7 +300,7 @@ impl<'a> Messages<'a> {
     }
 }
 
-impl<'a> Iterator for Messages<'a> {
+impl<'a> Iterator for BlockMessages<'a> {
     type Item = Message<'a>;
 
     #[inline]

@@ -1,6 +1,6 @@
 //! One open segment: its bytes, from a mapped view or a buffer, and its first block.
 
-use super::block_check::{ExpectedBlock, Fault, check_header, check_payload};
+use super::block_check::{BlockDamage, ExpectedBlock, check_header, check_payload};
 use crate::segment::{SegmentHeader, SegmentName};
 use seatrial_blocks::ReadAhead;
 use seatrial_blocks::RecordingTag;
@@ -60,7 +60,7 @@ impl OpenSegment {
         &mut self,
         chain: Option<&ExpectedBlock>,
         there: u64,
-    ) -> io::Result<Result<FirstBlock, Fault>> {
+    ) -> io::Result<Result<FirstBlock, BlockDamage>> {
         let sequence = chain.map(|chain| chain.sequence);
         let header = match self.view.header(0, sequence, there)? {
             Ok(header) => header,
@@ -91,7 +91,7 @@ impl FirstBlock {
         body: &[u8],
         name: SegmentName,
         chain: Option<&ExpectedBlock>,
-    ) -> Result<FirstBlock, Fault> {
+    ) -> Result<FirstBlock, BlockDamage> {
         check_payload(&block, body, None)?;
         let payload = &body[..block.payload_length as usize];
         let segment = SegmentHeader::decode(block.kind, payload)?;

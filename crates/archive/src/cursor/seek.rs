@@ -1,7 +1,7 @@
 //! The search for a replay's origin: the segment by its name or first block, then the block by headers.
 
 use super::block_check::check_header;
-use super::{Bound, Cursor, CursorError, ExpectedBlock, Origin, SegmentEntry, system};
+use super::{Cursor, CursorBound, CursorError, ExpectedBlock, Origin, SegmentEntry, system};
 use crate::batch::BATCH_HEADER_LENGTH;
 use crate::segment::SegmentName;
 use crate::{BatchHeader, Position, RecordingId};
@@ -32,13 +32,13 @@ pub(crate) fn segments(
 }
 
 impl Cursor {
-    /// Moves to `origin`, and determines the end for [`Bound::End`].
+    /// Moves to `origin`, and determines the end for [`CursorBound::End`].
     pub(super) fn seek(&mut self, origin: Origin) -> Result<(), CursorError> {
         let mut names = segments(&*self.storage, &self.folder, self.recording)?;
         let start = self.extent.start;
         self.extent.keep(&mut names);
         let end = self.end(names.last().copied())?;
-        if matches!(self.bound, Bound::End) {
+        if matches!(self.bound, CursorBound::End) {
             self.until = end;
         }
         let recording = self.recording;
@@ -74,7 +74,7 @@ impl Cursor {
 
     /// The current end of the recording; `last` is its last segment.
     fn end(&self, last: Option<SegmentName>) -> Result<Position, CursorError> {
-        if let Bound::Live(progress) = &self.bound {
+        if let CursorBound::Live(progress) = &self.bound {
             return Ok(progress.written());
         }
         if let Some(stop) = self.extent.stop() {

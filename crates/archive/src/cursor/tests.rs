@@ -10,7 +10,7 @@ use seatrial_sim::{FileTree, MemoryStorage};
 fn open(
     storage: &Arc<dyn Storage>,
     from: impl Into<Origin>,
-    bound: Bound,
+    bound: CursorBound,
 ) -> Result<Cursor, CursorError> {
     Cursor::open(
         Arc::clone(storage),
@@ -48,7 +48,7 @@ fn read_on(cursor: &mut Cursor, seen: &mut Vec<Seen>) -> Result<(), CursorError>
     }
 }
 
-fn read(storage: &Arc<dyn Storage>, from: Origin, bound: Bound) -> Vec<Seen> {
+fn read(storage: &Arc<dyn Storage>, from: Origin, bound: CursorBound) -> Vec<Seen> {
     let mut seen = Vec::new();
     let mut cursor = open(storage, from, bound).unwrap();
     read_on(&mut cursor, &mut seen).unwrap();
@@ -64,23 +64,23 @@ fn any_range_of_any_recording_is_what_the_twin_says() {
         let storage = tape.storage(rng.chance(0.5));
         let (start, end) = (tape.segments[0].0, tape.end());
         assert_eq!(
-            read(&storage, Origin::Start, Bound::End),
+            read(&storage, Origin::Start, CursorBound::End),
             tape.messages,
             "seed {seed}"
         );
         for _ in 0..20 {
             let from = Position(start.0 + rng.below(end.since(start) + 1));
             let to = Position(start.0 + rng.below(end.since(start) + 1));
-            let seen = read(&storage, Origin::Position(from), Bound::To(to));
+            let seen = read(&storage, Origin::Position(from), CursorBound::To(to));
             let twin = tape.messages.iter();
             let twin = twin.filter(|seen| (from..to).contains(&seen.position));
             assert!(seen.iter().eq(twin), "seed {seed}: {from} to {to}");
             let number = rng.below(tape.messages.len() as u64 + 2);
-            let seen = read(&storage, Origin::Message(number), Bound::End);
+            let seen = read(&storage, Origin::Message(number), CursorBound::End);
             let twin = tape.messages.iter().filter(|seen| seen.number >= number);
             assert!(seen.iter().eq(twin), "seed {seed}: message {number}");
             let time = 998 + rng.below(tape.time - 998 + 2);
-            let seen = read(&storage, Origin::Time(time), Bound::To(to));
+            let seen = read(&storage, Origin::Time(time), CursorBound::To(to));
             let twin = tape.messages.iter();
             let twin = twin.filter(|seen| seen.time >= time && seen.position < to);
             assert!(seen.iter().eq(twin), "seed {seed}: time {time} to {to}");
@@ -95,7 +95,7 @@ fn a_cursor_from_where_another_was_left_continues_it() {
         let tape = SampleRecording::random(&mut rng);
         let storage = tape.storage(true);
         let mut seen = Vec::new();
-        let mut cursor = open(&storage, Origin::Start, Bound::End).unwrap();
+        let mut cursor = open(&storage, Origin::Start, CursorBound::End).unwrap();
         while let Some(block) = cursor.next_block().unwrap() {
             // As if only some messages of the block were processed.
             let count = rng.index(block.messages_count() as usize + 1);
@@ -104,7 +104,7 @@ fn a_cursor_from_where_another_was_left_continues_it() {
                 seen.push(message.payload.to_vec());
             }
             let (_, position) = messages.rest();
-            cursor = open(&storage, position, Bound::End).unwrap();
+            cursor = open(&storage, position, CursorBound::End).unwrap();
         }
         let twin = tape.messages.iter().map(|message| &message.payload);
         assert!(seen.iter().eq(twin), "seed {seed}");
@@ -118,7 +118,7 @@ fn outside_of_the_recording_is_an_error() {
     tape.begin_segment(Position(800));
     tape.append(&mut rng, 3, 10);
     let storage = tape.storage(true);
-    let error = open(&storage, Position(799), Bound::End).unwrap_err();
+    let error = open(&storage, Position(799), CursorBound::End).unwrap_err();
     assert!(matches!(
         error,
         CursorError::BeforeStart {
@@ -126,16 +126,16 @@ fn outside_of_the_recording_is_an_error() {
             ..
         }
     ));
-    let error = open(&storage, tape.end().plus(1), Bound::End).unwrap_err();
+    let error = open(&storage, tape.end().plus(1), CursorBound::End).unwrap_err();
     assert!(matches!(error, CursorError::PastEnd { .. }));
-    let mut at_end = open(&storage, tape.end(), Bound::End).unwrap();
+    let mut at_end = open(&storage, tape.end(), CursorBound::End).unwrap();
     assert!(at_end.next_block().unwrap().is_none());
     let other = Cursor::open(
         storage,
         Path::new(FOLDER),
         RecordingId(8),
         Origin::Start,
-        Bound::End,
+        CursorBound::End,
     );
     assert!(matches!(other, Err(CursorError::NoRecording { .. })));
 }
@@ -147,7 +147,7 @@ fn check_damaged(tape: &SampleRecording, tree: &FileTree, what: &str) {
     let read: Arc<dyn Storage> = Arc::new(MemoryStorage::from_files(tree));
     for storage in [lent, read] {
         let mut seen = Vec::new();
-        let error = match open(&storage, Origin::Start, Bound::End) {
+        let error = match open(&storage, Origin::Start, CursorBound::End) {
             Ok(mut cursor) => read_on(&mut cursor, &mut seen).expect_err(what),
             Err(error) => error,
         };
@@ -251,13 +251,13 @@ fn a_frame_that_was_sealed_wrongly_is_found_at_any_place_and_length() {
                 };
                 let tape = sealed_wrongly(&lengths, |frames| frames[at + 4] ^= 1);
                 let storage = tape.storage(true);
-                let mut cursor = open(&storage, Origin::Start, Bound::End).unwrap();
+                let mut cursor = open(&storage, Origin::Start, CursorBound::End).unwrap();
                 let error = cursor.next_block().unwrap_err();
                 let what = format!("length {length}, place {place}: {error}");
                 let CursorError::Damaged { fault, .. } = error else {
                     panic!("{what}");
                 };
-                let Fault::Content(ContentError::Frame(found)) = fault else {
+                let BlockDamage::Content(ContentError::Frame(found)) = fault else {
                     panic!("{what}");
                 };
                 let seatrial_blocks::FrameError::Checksum {
@@ -270,7 +270,7 @@ fn a_frame_that_was_sealed_wrongly_is_found_at_any_place_and_length() {
                 };
                 assert_eq!((offset, stored), (at, computed ^ 1), "{what}");
                 // The block's own says that this is what was sealed.
-                let cursor = open(&storage, Origin::Start, Bound::End).unwrap();
+                let cursor = open(&storage, Origin::Start, CursorBound::End).unwrap();
                 let mut cursor = cursor.without_frame_checksums();
                 assert_eq!(cursor.next_block().unwrap().unwrap().messages_count(), 10);
             }
@@ -309,7 +309,7 @@ fn lengths_that_change_often_or_seldom_are_read_alike() {
             tape.segments[0].1.extend_from_slice(block);
         }
         let storage = tape.storage(true);
-        let mut cursor = open(&storage, Origin::Start, Bound::End).unwrap();
+        let mut cursor = open(&storage, Origin::Start, CursorBound::End).unwrap();
         let mut found = Vec::new();
         while let Some(block) = cursor.next_block().unwrap() {
             found.extend(

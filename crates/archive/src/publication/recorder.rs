@@ -68,7 +68,7 @@ enum StopState<S> {
     /// The recording continues.
     Open,
     /// The sink is ready.
-    Here(Stopped<S>),
+    Here(StoppedRecorder<S>),
     /// The recorder has ended without it, or the sink was fetched.
     Gone,
 }
@@ -87,7 +87,7 @@ struct FollowedSlot {
 
 /// The result of stopping a recording.
 #[derive(Debug)]
-pub struct Stopped<S> {
+pub struct StoppedRecorder<S> {
     /// The sink: everything accepted was written to it, unless it failed.
     pub sink: S,
     /// Its failure. Messages accepted but not written before the failure are lost.
@@ -367,7 +367,7 @@ impl<S: Sink> Recorder<S> {
         for followed in self.slots_of(number) {
             followed.slot.end(CloseReason::Stopped);
         }
-        recorded.ended.complete(Some(Stopped {
+        recorded.ended.complete(Some(StoppedRecorder {
             sink: recorded.sink,
             failure: recorded.failure,
         }));
@@ -458,7 +458,7 @@ impl<S: Sink> Drop for Recorder<S> {
 }
 
 impl<S> StopResult<S> {
-    fn complete(&self, stopped: Option<Stopped<S>>) {
+    fn complete(&self, stopped: Option<StoppedRecorder<S>>) {
         let mut result = locked(&self.result);
         if matches!(*result, StopState::Open) {
             *result = stopped.map_or(StopState::Gone, StopState::Here);
@@ -579,7 +579,7 @@ impl<S: Sink> Intake<S> {
 
     /// Accepts no more for this recording, waits until everything accepted is written, and returns the sink.
     /// [`OfferError::Stopped`] if the recorder's thread panicked, and the sink is lost.
-    pub fn stop(self) -> Result<Stopped<S>, OfferError> {
+    pub fn stop(self) -> Result<StoppedRecorder<S>, OfferError> {
         self.shared.wakeup.push(RecorderCommand::Stop(self.number));
         let result = self
             .ended

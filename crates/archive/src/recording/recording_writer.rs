@@ -4,7 +4,7 @@ use crate::archive_folder::{ArchiveFolder, StorageError};
 use crate::batch::{Batch, MESSAGE_LENGTH_MAX};
 use crate::catalog::{Boundary, CatalogError, CatalogLog, Event, EventKind, Recording};
 use crate::recording::durable_mark::MarkWriter;
-use crate::recording::{Durability, Progress, WriterState, create_segment};
+use crate::recording::{Durability, WriterProgress, WriterState, create_segment};
 use crate::segment::{SEGMENT_BLOCK_LENGTH, SegmentHeader, SegmentName};
 use crate::{BatchError, BatchHeader, Position, RecordingId};
 use seatrial_blocks::block::{self, BlockHeader, Defect};
@@ -28,7 +28,7 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     pub(crate) log: CatalogLog,
     /// Progress of all writers created since the archive was opened.
-    pub(crate) writers: BTreeMap<RecordingId, Arc<Progress>>,
+    pub(crate) writers: BTreeMap<RecordingId, Arc<WriterProgress>>,
 }
 
 impl Shared {
@@ -179,7 +179,7 @@ pub struct Writer {
     /// A copied block with this recording's tag; allocated once.
     copied: Vec<u8>,
     mark: Option<MarkWriter>,
-    progress: Arc<Progress>,
+    progress: Arc<WriterProgress>,
     failure: Option<String>,
 }
 
@@ -208,7 +208,7 @@ impl Writer {
             batch: None,
             copied: Vec::new(),
             mark: Some(MarkWriter::new(recording)),
-            progress: Arc::new(Progress::new(end)),
+            progress: Arc::new(WriterProgress::new(end)),
             failure: None,
         }
     }
@@ -234,7 +234,7 @@ impl Writer {
     }
 
     /// The writer's progress, for readers in other threads.
-    pub fn progress(&self) -> Arc<Progress> {
+    pub fn progress(&self) -> Arc<WriterProgress> {
         Arc::clone(&self.progress)
     }
 

@@ -14,14 +14,14 @@ pub enum WriterState {
     /// It was dropped without a stop, or a write failed: nothing more is written. How much is durable is determined when
     /// the recording is extended.
     Abandoned,
-    /// A sync failed: messages after [`Progress::durable`] may be lost, and the archive has to be opened again.
+    /// A sync failed: messages after [`WriterProgress::durable`] may be lost, and the archive has to be opened again.
     Lost,
 }
 
 /// The progress of one writer: ends of what is written and durable. Written by that writer alone, read by any number of
 /// threads without a lock. `written` is stored last and loaded first, so the other fields are at least as new as it.
 #[derive(Debug)]
-pub struct Progress {
+pub struct WriterProgress {
     written: AtomicU64,
     durable: AtomicU64,
     message: AtomicU64,
@@ -30,10 +30,10 @@ pub struct Progress {
     state: AtomicU8,
 }
 
-impl Progress {
+impl WriterProgress {
     /// The progress of a recording that is valid and durable up to `end`.
-    pub fn new(end: Boundary) -> Progress {
-        Progress {
+    pub fn new(end: Boundary) -> WriterProgress {
+        WriterProgress {
             written: AtomicU64::new(end.position.0),
             durable: AtomicU64::new(end.position.0),
             message: AtomicU64::new(end.message),
@@ -55,13 +55,13 @@ impl Progress {
         Position(self.durable.load(Ordering::Acquire))
     }
 
-    /// The number of the next message: that of the position which [`Progress::written`] returned before, or a later one.
+    /// The number of the next message: that of the position which [`WriterProgress::written`] returned before, or a later one.
     #[inline]
     pub fn next_message(&self) -> u64 {
         self.message.load(Ordering::Acquire)
     }
 
-    /// The writer's state. Load it before [`Progress::written`]: if it was not [`WriterState::Recording`], nothing follows
+    /// The writer's state. Load it before [`WriterProgress::written`]: if it was not [`WriterState::Recording`], nothing follows
     /// what is written then.
     #[inline]
     pub fn state(&self) -> WriterState {
@@ -73,7 +73,7 @@ impl Progress {
         }
     }
 
-    /// Has the writer ended? See [`Progress::state`].
+    /// Has the writer ended? See [`WriterProgress::state`].
     #[inline]
     pub fn is_stopped(&self) -> bool {
         self.state() != WriterState::Recording

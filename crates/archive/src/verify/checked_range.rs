@@ -1,7 +1,7 @@
 //! A range of blocks of one file, checked by one thread.
 
 use super::{VerifyDamage, VerifyFault};
-use crate::Fault;
+use crate::BlockDamage;
 use crate::cursor::{BlockChecker, ExpectedBlock, FirstBlock, SegmentBytes};
 use crate::segment::SegmentName;
 use seatrial_blocks::HEADER_LENGTH;
@@ -187,7 +187,7 @@ fn block(
     let header = match header.map_err(|error| (to - at, unreadable(error)))? {
         Ok(header) => header,
         // The header walk found it valid, so the file was changed in between.
-        Err(defect) => return Err((to - at, Fault::Block(defect).into())),
+        Err(defect) => return Err((to - at, BlockDamage::Block(defect).into())),
     };
     let length = header.block_length();
     let bytes = view.bytes(at, length as usize, to);

@@ -4,7 +4,7 @@ use super::checked_range::{BlockRange, CheckedRange, FoundDamage, VerifiedFile};
 use super::{RecordingReport, VerifyDamage, VerifyFault};
 use crate::cursor::{Extent, FirstBlock, HeaderReader, OpenSegment, segments};
 use crate::segment::SegmentName;
-use crate::{CursorError, Fault, Position, RecordingId};
+use crate::{BlockDamage, CursorError, Position, RecordingId};
 use seatrial_blocks::block::{ALIGNMENT, BlockHeader, Defect, MAGIC};
 use seatrial_blocks::{HEADER_LENGTH, RecordingTag};
 use seatrial_machine::{Disk, Storage};
@@ -209,7 +209,7 @@ impl WalkedRecording {
     fn first(
         &mut self,
         segment: &Arc<VerifiedFile>,
-        first: io::Result<Result<FirstBlock, Fault>>,
+        first: io::Result<Result<FirstBlock, BlockDamage>>,
     ) -> u64 {
         match first {
             Ok(Ok(first)) => {
@@ -221,7 +221,7 @@ impl WalkedRecording {
                     && expected != found
                 {
                     let defect = Defect::Sequence { expected, found };
-                    self.found(segment, 0, length, Fault::Block(defect));
+                    self.found(segment, 0, length, BlockDamage::Block(defect));
                 }
                 self.sequence = Some(found.wrapping_add(1));
                 self.firsts.push(CheckedRange::first(segment, &first));
@@ -275,7 +275,7 @@ impl WalkedFile {
                     continue;
                 }
                 _ if first.is_some() => break,
-                Ok(Err(defect)) => Fault::Block(defect).into(),
+                Ok(Err(defect)) => BlockDamage::Block(defect).into(),
                 Err(error) => VerifyFault::unreadable(&error),
             };
             self.at = walked.skip(&self.segment, self.at, fault);

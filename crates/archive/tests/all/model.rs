@@ -2,8 +2,8 @@
 //! archive, and an archive that was opened again is held to it.
 
 use seatrial_archive::{
-    Archive, ArchiveError, Bound, Catalog, Cursor, Durability, Filter, Origin, Position, Recording,
-    RecordingId, RecordingOptions, Recovered, TailError, VerifyOptions, Writer,
+    Archive, ArchiveError, Catalog, Cursor, CursorBound, Durability, Origin, Position, Recording,
+    RecordingFilter, RecordingId, RecordingOptions, Recovered, TailError, VerifyOptions, Writer,
 };
 use seatrial_machine::{Rng, Storage};
 use seatrial_sim::MemoryStorage;
@@ -63,7 +63,7 @@ pub(crate) struct Contents {
 pub(crate) fn read(storage: &Arc<dyn Storage>, recording: &Recording) -> Result<Contents, String> {
     let folder = Path::new(FOLDER);
     let id = recording.id;
-    let open = |origin| Cursor::open(Arc::clone(storage), folder, id, origin, Bound::End);
+    let open = |origin| Cursor::open(Arc::clone(storage), folder, id, origin, CursorBound::End);
     let mut cursor = open(Origin::Start).map_err(told)?;
     let mut messages: Vec<(Position, Vec<u8>)> = Vec::new();
     while let Some(block) = cursor.next_block().map_err(told)? {
@@ -339,7 +339,7 @@ impl<'a> Driver<'a> {
     ) -> Result<Position, String> {
         let recording = self.archive.describe(id).map_err(told)?.recording;
         let (folder, origin) = (Path::new(FOLDER), Origin::Message(message));
-        let cursor = Cursor::open(Arc::clone(storage), folder, id, origin, Bound::End);
+        let cursor = Cursor::open(Arc::clone(storage), folder, id, origin, CursorBound::End);
         let mut cursor = cursor.map_err(told)?;
         let block = cursor.next_block().map_err(told)?;
         let first = block.and_then(|block| Some(block.messages().next()?.position));
@@ -456,7 +456,7 @@ impl<'a> Driver<'a> {
 
     /// The recordings that there are now, as far as the archive says.
     pub(crate) fn count(&self) -> usize {
-        self.archive.list(&Filter::default()).len()
+        self.archive.list(&RecordingFilter::default()).len()
     }
 }
 

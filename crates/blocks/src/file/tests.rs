@@ -25,7 +25,7 @@ fn what_was_appended_is_read_back_and_continued() {
     log.sync().unwrap();
     assert!(matches!(
         LogFile::create(&folder.path().join("log")),
-        Err(FileError::System {
+        Err(BlockFileError::System {
             action: "create",
             ..
         })
@@ -62,7 +62,7 @@ fn a_torn_tail_is_cut_off_the_file() {
     drop(log);
     assert_eq!(std::fs::read(folder.path().join("log")).unwrap(), whole);
     let error = LogFile::open_append(&folder.path().join("log"), 1_000_000).unwrap_err();
-    assert!(matches!(error, FileError::Short { .. }), "{error}");
+    assert!(matches!(error, BlockFileError::Short { .. }), "{error}");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn one_writer_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let log = LogFile::create(&folder.path().join("log")).unwrap();
     let error = LogFile::open(&folder.path().join("log")).unwrap_err();
-    assert!(matches!(error, FileError::Locked { .. }), "{error}");
+    assert!(matches!(error, BlockFileError::Locked { .. }), "{error}");
     drop(log);
     LogFile::open(&folder.path().join("log")).unwrap();
 }
@@ -115,7 +115,7 @@ fn a_failed_write_poisons_the_file() {
     assert_eq!(Disk::len(&log), 0);
     for result in [log.sync(), log.append(&[]), log.cut(0)] {
         assert!(
-            matches!(result, Err(FileError::Poisoned { .. })),
+            matches!(result, Err(BlockFileError::Poisoned { .. })),
             "{result:?}"
         );
     }
@@ -128,7 +128,7 @@ fn a_failed_sync_is_never_retried() {
     log.append(&blocks(0, 1)).unwrap();
     log.sync().unwrap_err();
     let error = log.sync().unwrap_err();
-    assert!(matches!(error, FileError::Poisoned { .. }), "{error}");
+    assert!(matches!(error, BlockFileError::Poisoned { .. }), "{error}");
     assert!(
         error.to_string().contains("an earlier sync failed"),
         "{error}"

@@ -10,7 +10,7 @@ use seatrial_history::History;
 use seatrial_interchange::import::registers::TransactionReader;
 use seatrial_interchange::import::{self, Format, JepsenFile, Options};
 use seatrial_isolation::registers::ColumnsBuilder;
-use seatrial_isolation::{Isolation, Model};
+use seatrial_isolation::{AxiomaticModel, Isolation};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
@@ -86,9 +86,9 @@ fn check_levels(
     {}
     let columns = builder.finish().map_err(|error| error.to_string())?;
     let level = |level: &str| match level {
-        "causal" => Some(Model::Causal),
-        "read-atomic" => Some(Model::AxiomaticReadAtomic),
-        "read-committed" => Some(Model::AxiomaticReadCommitted),
+        "causal" => Some(AxiomaticModel::Causal),
+        "read-atomic" => Some(AxiomaticModel::AxiomaticReadAtomic),
+        "read-committed" => Some(AxiomaticModel::AxiomaticReadCommitted),
         _ => None,
     };
     for part in expected.split("; ") {
@@ -99,7 +99,7 @@ fn check_levels(
             "holds" => Validity::Valid,
             _ => Validity::Invalid,
         };
-        for model in Model::POLYNOMIAL {
+        for model in AxiomaticModel::POLYNOMIAL {
             let is_meant = match word {
                 "holds" => stronger.implies(model),
                 _ => model.implies(stronger),

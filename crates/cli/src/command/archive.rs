@@ -20,12 +20,12 @@ mod verify;
 use crate::args::{ArchiveArguments, ArchiveVerb};
 use crate::exit::Exit;
 use anyhow::Result;
-use seatrial_host::Key;
+use seatrial_host::SecretKey;
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &ArchiveArguments) -> Result<Exit> {
     let key = arguments.key_file.as_deref();
-    let key = key.map(Key::read_and_warn).transpose()?;
+    let key = key.map(SecretKey::read_and_warn).transpose()?;
     remote::use_key(key.clone());
     match &arguments.verb {
         ArchiveVerb::Record(arguments) => record::run(arguments),

@@ -20,8 +20,8 @@ use anyhow::{Context as _, Result, ensure};
 use ending::Ending;
 use seatrial_check::infer::Shapes;
 use seatrial_check::{
-    Answer, CHECKERS, Options, Question, Request, by_name, entry, needs_shapes, proves, question,
-    references,
+    CHECKERS, CheckAnswer, CheckQuestion, Options, Request, by_name, entry, needs_shapes, proves,
+    question, references,
 };
 use seatrial_checker::Aims;
 use seatrial_history::{Provenance, TestFile};
@@ -138,7 +138,7 @@ fn ask(
     request: &Request,
     arguments: &CheckArguments,
     guard: &Guard<'_>,
-) -> Result<(Question, Answer)> {
+) -> Result<(CheckQuestion, CheckAnswer)> {
     let attributes = &opened.attributes;
     let question = |shapes: Option<&Shapes>| {
         let asked = question(request, attributes, shapes);
@@ -152,7 +152,7 @@ fn ask(
         },
         threads: arguments.threads(),
     };
-    let run = |question: &Question, shapes: Option<&mut Shapes>| {
+    let run = |question: &CheckQuestion, shapes: Option<&mut Shapes>| {
         let checkers = references(&question.checkers);
         let answer = seatrial_check::check(&checkers, &opened.source, &options, guard, shapes);
         answer.map_err(of_source)
@@ -179,7 +179,7 @@ fn ask(
 }
 
 /// Refuses `--certificate` where no checker proves its verdict.
-fn ensure_proving(question: &Question, arguments: &CheckArguments) -> Result<()> {
+fn ensure_proving(question: &CheckQuestion, arguments: &CheckArguments) -> Result<()> {
     let names = question.names();
     if arguments.certificate.is_none() || names.is_empty() || names.iter().any(|name| proves(name))
     {

@@ -7,7 +7,7 @@ use crate::output::{complain, say};
 use crate::place::Place;
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use seatrial_database::{Anomaly, Database, DatabaseWorkload, Isolation, Options};
+use seatrial_database::{Anomaly, Database, DatabaseWorkload, Options, StoreLevel};
 use seatrial_generator::KeyDistribution;
 use seatrial_history::{Codec, HistoryWriter, Op, WriterOptions};
 use seatrial_interchange::export;
@@ -106,7 +106,7 @@ fn options(arguments: &GenerateArguments) -> Result<Options> {
     let mut options = Options::new(workload, arguments.events);
     options.seed = arguments.seed;
     if let Some(name) = &arguments.isolation {
-        let isolation = Isolation::by_name(name).with_context(|| {
+        let isolation = StoreLevel::by_name(name).with_context(|| {
             let known = workload.levels().iter().map(|level| level.name());
             unknown_name("isolation level", name, known)
         })?;

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use seatrial_history::{ChunkBuffer, Op, TestFile};
 use seatrial_interchange::export::{Layout, check_names};
 use seatrial_interchange::import::Options;
-use seatrial_report::Columns;
+use seatrial_report::ListingColumns;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 
 /// Fewer operations than this are taken out of their chunks one by one.
@@ -41,7 +41,7 @@ fn show(arguments: &ShowArguments) -> Result<Exit> {
     for warning in &loaded.warnings {
         complain!("seatrial: {warning}");
     }
-    let mut listing = Listing::new(arguments, Columns::of(loaded.history.iter()));
+    let mut listing = Listing::new(arguments, ListingColumns::of(loaded.history.iter()));
     listing.add(loaded.history.iter())?;
     listing.end()
 }
@@ -64,7 +64,7 @@ fn show_chunks(arguments: &ShowArguments) -> Result<Exit> {
     // The widest indices are at the end.
     let last = chunks.saturating_sub(1);
     let widest = [ops(first)?, ops(last)?];
-    let mut listing = Listing::new(arguments, Columns::of(widest.iter().flatten()));
+    let mut listing = Listing::new(arguments, ListingColumns::of(widest.iter().flatten()));
     for number in first..chunks {
         if !listing.add(&ops(number)?)? {
             break;
@@ -88,7 +88,7 @@ fn show_few(file: &TestFile, arguments: &ShowArguments, count: u64) -> Result<Ex
         let left = count as usize - ops.len();
         ops.extend(places.take(left).map(|place| chunk.op(place)));
     }
-    let mut listing = Listing::new(arguments, Columns::of(&ops));
+    let mut listing = Listing::new(arguments, ListingColumns::of(&ops));
     listing.add(&ops)?;
     listing.end()
 }
@@ -115,12 +115,12 @@ struct Listing {
     left: u64,
     edn: bool,
     is_terminal: bool,
-    columns: Columns,
+    columns: ListingColumns,
     out: BufWriter<io::StdoutLock<'static>>,
 }
 
 impl Listing {
-    fn new(arguments: &ShowArguments, columns: Columns) -> Listing {
+    fn new(arguments: &ShowArguments, columns: ListingColumns) -> Listing {
         Listing {
             from: arguments.from,
             left: arguments.count.unwrap_or(u64::MAX),

@@ -2,7 +2,7 @@
 
 use crate::Scratch;
 use crate::archive::{PATIENCE, Running, alike, lines};
-use seatrial_archive::{Archive, Bound, Cursor, Durability, Origin, Pause, RecordingId};
+use seatrial_archive::{Archive, Cursor, CursorBound, Durability, Origin, Pause, RecordingId};
 use seatrial_archive_service::message::{self, MESSAGE_LENGTH_MAX};
 use seatrial_archive_service::{
     ArchiveService, Client, ClientOptions, CopySource, CopyTarget, FrameBatch, ListFilter, Played,
@@ -220,7 +220,7 @@ fn copy(address: SocketAddr, folder: &Path, recording: u64) -> u64 {
 /// The blocks of a recording without its tag.
 fn blocks(folder: &Path) -> Vec<(u64, Vec<u8>)> {
     let (id, origin) = (RecordingId(1), Origin::Start);
-    let mut cursor = Cursor::open(Arc::new(Files), folder, id, origin, Bound::End).unwrap();
+    let mut cursor = Cursor::open(Arc::new(Files), folder, id, origin, CursorBound::End).unwrap();
     let mut found = Vec::new();
     while let Some(block) = cursor.next_block().unwrap() {
         let (bytes, position) = block.stored();
@@ -256,7 +256,7 @@ fn push(folder: &Path, address: SocketAddr) -> u64 {
     let source = CopySource::folder("folder", catalog.recording(RecordingId(1)).unwrap());
     let mut remote = connect(address);
     let mut target = PushTarget::begin(&mut remote, &source).unwrap();
-    let (id, bound) = (RecordingId(1), Bound::End);
+    let (id, bound) = (RecordingId(1), CursorBound::End);
     let cursor = Cursor::open(Arc::new(Files), folder, id, target.from(), bound);
     let mut cursor = cursor.unwrap();
     while let Some(block) = cursor.next_block().unwrap() {
@@ -331,7 +331,7 @@ fn a_cursor_follows_what_other_processes_record() {
             let cursor = cursor.get_or_insert_with(|| {
                 let (id, origin) = (RecordingId(1), Origin::Start);
                 let folder = Path::new(&folder);
-                Cursor::open(Arc::new(Files), folder, id, origin, Bound::Follow).unwrap()
+                Cursor::open(Arc::new(Files), folder, id, origin, CursorBound::Follow).unwrap()
             });
             follow(cursor, &mut seen, written);
             assert_eq!(cursor.pause(), Pause::Live, "what comes next is waited for");

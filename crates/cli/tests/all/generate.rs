@@ -3,10 +3,10 @@
 use crate::{Scratch, error, json, run, stderr, stdout};
 use seatrial_checker::{Checker, Validity, Verdict};
 use seatrial_cycles::Level;
-use seatrial_database::{Anomaly, Database, DatabaseWorkload, Isolation, Options};
+use seatrial_database::{Anomaly, Database, DatabaseWorkload, Options, StoreLevel};
 use seatrial_history::{History, Op, OpType, Process, Value};
 use seatrial_inference::{Inference, ListAppend, RwRegister};
-use seatrial_isolation::{Isolation as Isolated, Model as Axioms};
+use seatrial_isolation::{AxiomaticModel as Axioms, Isolation as Isolated};
 use seatrial_isolation::{TimestampLevel, Timestamps};
 use seatrial_linear::{Linearizable, Model};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use std::path::Path;
 /// Seeds for each level and workload.
 const SEEDS: u64 = 24;
 
-fn options(workload: DatabaseWorkload, isolation: Isolation, seed: u64) -> Options {
+fn options(workload: DatabaseWorkload, isolation: StoreLevel, seed: u64) -> Options {
     Options {
         isolation: Some(isolation),
         seed,
@@ -35,26 +35,26 @@ fn verdict(workload: DatabaseWorkload, level: Level, history: &History) -> Verdi
     }
 }
 
-fn level(isolation: Isolation) -> Level {
+fn level(isolation: StoreLevel) -> Level {
     Level::by_name(isolation.name()).unwrap()
 }
 
 /// Levels that are stronger than this one, as little as may be, and that anomalies can tell from it.
-fn stronger(isolation: Isolation) -> &'static [Level] {
+fn stronger(isolation: StoreLevel) -> &'static [Level] {
     match isolation {
-        Isolation::ReadUncommitted => &[Level::ReadCommitted],
-        Isolation::ReadCommitted => &[Level::ReadAtomic, Level::CursorStability],
-        Isolation::ReadAtomic => &[Level::UpdateAtomic, Level::ConsistentView],
-        Isolation::Prefix => &[Level::SnapshotIsolation],
-        Isolation::SnapshotIsolation => {
+        StoreLevel::ReadUncommitted => &[Level::ReadCommitted],
+        StoreLevel::ReadCommitted => &[Level::ReadAtomic, Level::CursorStability],
+        StoreLevel::ReadAtomic => &[Level::UpdateAtomic, Level::ConsistentView],
+        StoreLevel::Prefix => &[Level::SnapshotIsolation],
+        StoreLevel::SnapshotIsolation => {
             &[Level::RepeatableRead, Level::StrongSessionSnapshotIsolation]
         }
-        Isolation::StrongSessionSnapshotIsolation => {
+        StoreLevel::StrongSessionSnapshotIsolation => {
             &[Level::RepeatableRead, Level::StrongSnapshotIsolation]
         }
-        Isolation::StrongSnapshotIsolation => &[Level::RepeatableRead],
-        Isolation::Serializable => &[Level::StrongSessionSerializable],
-        Isolation::StrongSessionSerializable => &[Level::StrictSerializable],
+        StoreLevel::StrongSnapshotIsolation => &[Level::RepeatableRead],
+        StoreLevel::Serializable => &[Level::StrongSessionSerializable],
+        StoreLevel::StrongSessionSerializable => &[Level::StrictSerializable],
         _ => &[],
     }
 }
@@ -89,7 +89,7 @@ fn settled(
 #[test]
 fn open_levels_are_those_that_nothing_decides() {
     for workload in [DatabaseWorkload::ListAppend, DatabaseWorkload::RwRegister] {
-        for isolation in Isolation::TRANSACTIONS {
+        for isolation in StoreLevel::TRANSACTIONS {
             let level = level(isolation);
             let is_unknown = |seed| {
                 let options = options(workload, isolation, seed);
@@ -112,7 +112,7 @@ fn open_levels_are_those_that_nothing_decides() {
 #[test]
 fn a_level_holds_and_the_next_does_not() {
     for workload in [DatabaseWorkload::ListAppend, DatabaseWorkload::RwRegister] {
-        for isolation in Isolation::TRANSACTIONS {
+        for isolation in StoreLevel::TRANSACTIONS {
             let mut broken: BTreeSet<Level> = BTreeSet::new();
             for seed in 0..SEEDS {
                 let options = options(workload, isolation, seed);
@@ -159,7 +159,7 @@ fn an_anomaly_is_found_and_named() {
                     isolation: None,
                     anomalies: vec![anomaly],
                     anomaly_rate: 0.01,
-                    ..options(workload, Isolation::StrictSerializable, seed)
+                    ..options(workload, StoreLevel::StrictSerializable, seed)
                 };
                 let mut database = Database::new(&options).unwrap();
                 let history = History::strict(database.by_ref().collect()).unwrap();
@@ -182,7 +182,7 @@ fn an_anomaly_is_found_and_named() {
 #[test]
 fn an_anomaly_that_a_level_admits_leaves_it_whole() {
     for workload in [DatabaseWorkload::ListAppend, DatabaseWorkload::RwRegister] {
-        for isolation in Isolation::TRANSACTIONS {
+        for isolation in StoreLevel::TRANSACTIONS {
             let forbidden = level(isolation).forbidden();
             let fits = |one: &Anomaly| one.is_seen_in(workload) && one.is_admitted_by(isolation);
             let anomalies: Vec<_> = Anomaly::all().filter(fits).collect();
@@ -220,14 +220,14 @@ fn an_anomaly_that_a_level_admits_leaves_it_whole() {
 /// What a database tells of its snapshots and commits agrees with what its clients saw; what was put in does not.
 #[test]
 fn timestamps_are_those_of_the_store() {
-    let levels = Isolation::TRANSACTIONS.into_iter().skip(4);
+    let levels = StoreLevel::TRANSACTIONS.into_iter().skip(4);
     for isolation in levels {
         let promise = match isolation {
-            Isolation::SnapshotIsolation => TimestampLevel::SnapshotIsolation,
-            Isolation::StrongSessionSnapshotIsolation | Isolation::StrongSnapshotIsolation => {
+            StoreLevel::SnapshotIsolation => TimestampLevel::SnapshotIsolation,
+            StoreLevel::StrongSessionSnapshotIsolation | StoreLevel::StrongSnapshotIsolation => {
                 TimestampLevel::StrongSessionSnapshotIsolation
             }
-            Isolation::Serializable => TimestampLevel::Serializable,
+            StoreLevel::Serializable => TimestampLevel::Serializable,
             _ => TimestampLevel::StrongSessionSerializable,
         };
         for workload in [DatabaseWorkload::ListAppend, DatabaseWorkload::RwRegister] {
@@ -262,7 +262,7 @@ fn a_non_monotonic_read_breaks_the_weakest_axioms() {
     for seed in 0..6 {
         let mut options = options(
             DatabaseWorkload::RwRegister,
-            Isolation::StrictSerializable,
+            StoreLevel::StrictSerializable,
             seed,
         );
         options.anomalies = vec![Anomaly::NonMonotonicRead];
@@ -280,24 +280,24 @@ fn a_non_monotonic_read_breaks_the_weakest_axioms() {
 }
 
 /// What is true of each key of a store of this level.
-fn assumptions(isolation: Isolation) -> Inference {
+fn assumptions(isolation: StoreLevel) -> Inference {
     let linearizable_keys = matches!(
         isolation,
-        Isolation::StrongSnapshotIsolation | Isolation::StrictSerializable
+        StoreLevel::StrongSnapshotIsolation | StoreLevel::StrictSerializable
     );
     let is_session = matches!(
         isolation,
-        Isolation::StrongSessionSnapshotIsolation | Isolation::StrongSessionSerializable
+        StoreLevel::StrongSessionSnapshotIsolation | StoreLevel::StrongSessionSerializable
     );
     let loses_updates = matches!(
         isolation,
-        Isolation::ReadUncommitted
-            | Isolation::ReadCommitted
-            | Isolation::ReadAtomic
-            | Isolation::Prefix
+        StoreLevel::ReadUncommitted
+            | StoreLevel::ReadCommitted
+            | StoreLevel::ReadAtomic
+            | StoreLevel::Prefix
     );
     Inference {
-        wfr_keys: isolation != Isolation::ReadUncommitted,
+        wfr_keys: isolation != StoreLevel::ReadUncommitted,
         rmw_keys: !loses_updates,
         sequential_keys: is_session || linearizable_keys,
         linearizable_keys,
@@ -306,7 +306,7 @@ fn assumptions(isolation: Isolation) -> Inference {
 
 #[test]
 fn assumptions_that_hold_raise_no_alarm() {
-    for isolation in Isolation::TRANSACTIONS {
+    for isolation in StoreLevel::TRANSACTIONS {
         let checker = RwRegister::new(level(isolation)).with_inference(assumptions(isolation));
         for seed in 0..SEEDS {
             let options = options(DatabaseWorkload::RwRegister, isolation, seed);
@@ -325,7 +325,7 @@ fn assumptions_that_hold_raise_no_alarm() {
 
 #[test]
 fn with_linearizable_keys_anomalies_have_the_same_names() {
-    let inference = assumptions(Isolation::StrictSerializable);
+    let inference = assumptions(StoreLevel::StrictSerializable);
     let checker = RwRegister::default().with_inference(inference);
     for anomaly in Anomaly::all().filter(|one| one.is_seen_in(DatabaseWorkload::RwRegister)) {
         for seed in 0..4 {
@@ -335,7 +335,7 @@ fn with_linearizable_keys_anomalies_have_the_same_names() {
                 anomaly_rate: 0.01,
                 ..options(
                     DatabaseWorkload::RwRegister,
-                    Isolation::StrictSerializable,
+                    StoreLevel::StrictSerializable,
                     seed,
                 )
             };
@@ -425,11 +425,11 @@ fn goes_back(spans: &[Span<'_>]) -> bool {
 
 #[test]
 fn registers_are_as_strict_as_their_level() {
-    let mut found: BTreeMap<Isolation, (bool, bool)> = BTreeMap::new();
-    for isolation in Isolation::OBJECTS {
+    let mut found: BTreeMap<StoreLevel, (bool, bool)> = BTreeMap::new();
+    for isolation in StoreLevel::OBJECTS {
         for seed in 0..SEEDS {
             let mut options = options(DatabaseWorkload::Register, isolation, seed);
-            if isolation == Isolation::Sequential {
+            if isolation == StoreLevel::Sequential {
                 // It admits them, and is kept all the same.
                 options.anomalies = vec![Anomaly::StaleRead, Anomaly::LostWrite];
                 options.anomaly_rate = 0.02;
@@ -445,9 +445,9 @@ fn registers_are_as_strict_as_their_level() {
         }
     }
     let expected = [
-        (Isolation::Eventual, (true, true)),
-        (Isolation::Sequential, (true, false)),
-        (Isolation::Linearizable, (false, false)),
+        (StoreLevel::Eventual, (true, true)),
+        (StoreLevel::Sequential, (true, false)),
+        (StoreLevel::Linearizable, (false, false)),
     ];
     assert_eq!(found, expected.into());
 }
@@ -460,7 +460,7 @@ fn anomalies_of_registers_are_nonlinearizable() {
                 isolation: None,
                 anomalies: vec![anomaly],
                 anomaly_rate: 0.01,
-                ..options(DatabaseWorkload::Register, Isolation::Linearizable, seed)
+                ..options(DatabaseWorkload::Register, StoreLevel::Linearizable, seed)
             };
             let mut database = Database::new(&options).unwrap();
             let history = History::strict(database.by_ref().collect()).unwrap();
@@ -514,7 +514,7 @@ fn set_contradictions(spans: &[Span<'_>]) -> (usize, usize) {
 
 #[test]
 fn sets_are_what_their_truth_says() {
-    for isolation in Isolation::OBJECTS {
+    for isolation in StoreLevel::OBJECTS {
         let mut late_total = 0;
         for seed in 0..SEEDS {
             let options = options(DatabaseWorkload::Set, isolation, seed);
@@ -526,14 +526,14 @@ fn sets_are_what_their_truth_says() {
                 late_total += late;
             }
         }
-        assert_eq!(late_total == 0, isolation == Isolation::Linearizable);
+        assert_eq!(late_total == 0, isolation == StoreLevel::Linearizable);
     }
     for anomaly in Anomaly::all().filter(|one| one.is_seen_in(DatabaseWorkload::Set)) {
         let options = Options {
             isolation: None,
             anomalies: vec![anomaly],
             anomaly_rate: 0.02,
-            ..options(DatabaseWorkload::Set, Isolation::Linearizable, 1)
+            ..options(DatabaseWorkload::Set, StoreLevel::Linearizable, 1)
         };
         let mut database = Database::new(&options).unwrap();
         let history = History::strict(database.by_ref().collect()).unwrap();
@@ -585,7 +585,7 @@ fn queue_contradictions(spans: &[Span<'_>]) -> [usize; 4] {
 #[test]
 fn queues_are_what_their_truth_says() {
     for seed in 0..SEEDS {
-        let options = options(DatabaseWorkload::Queue, Isolation::Linearizable, seed);
+        let options = options(DatabaseWorkload::Queue, StoreLevel::Linearizable, seed);
         let ops: Vec<Op> = Database::new(&options).unwrap().collect();
         let history = History::strict(ops).unwrap();
         assert_eq!(history.ops().last().unwrap().f, "drain");
@@ -605,7 +605,7 @@ fn queues_are_what_their_truth_says() {
                 isolation: None,
                 anomalies: vec![anomaly],
                 anomaly_rate: 0.05,
-                ..options(DatabaseWorkload::Queue, Isolation::Linearizable, seed)
+                ..options(DatabaseWorkload::Queue, StoreLevel::Linearizable, seed)
             };
             let mut database = Database::new(&options).unwrap();
             let history = History::strict(database.by_ref().collect()).unwrap();

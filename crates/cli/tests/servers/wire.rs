@@ -1,7 +1,7 @@
 //! Connections of attackers: they say what they like.
 
 use super::process::PATIENCE;
-use seatrial_host::{ClientOpening, Key, Protocol};
+use seatrial_host::{ClientOpening, Protocol, SecretKey};
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ pub(crate) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
 pub(crate) fn open(
     address: SocketAddr,
     protocol: Protocol,
-    key: Option<Key>,
+    key: Option<SecretKey>,
 ) -> io::Result<TcpStream> {
     let stream = connect(address)?;
     let mut opening = ClientOpening::new(protocol, key).map_err(io::Error::other)?;

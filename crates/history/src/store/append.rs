@@ -9,7 +9,7 @@ use super::directory::{DirectoryEntry, Document, ENTRIES_MAX, RootContents, writ
 use super::survey::SurveyedFile;
 use seatrial_blocks::block::flags;
 use seatrial_blocks::root::{RootSlots, first_page};
-use seatrial_blocks::{BlockKind, FileError, LogFile};
+use seatrial_blocks::{BlockFileError, BlockKind, LogFile};
 use seatrial_machine::Disk;
 use serde_json::Value as Json;
 
@@ -29,7 +29,7 @@ pub(super) struct Appender {
 
 impl Appender {
     /// Begins a file in an empty log: first page, attributes, root.
-    pub(super) fn create(mut log: LogFile, attributes: &Json) -> Result<Appender, FileError> {
+    pub(super) fn create(mut log: LogFile, attributes: &Json) -> Result<Appender, BlockFileError> {
         log.append(&first_page(PURPOSE))?;
         let mut file = Appender {
             log,
@@ -47,13 +47,13 @@ impl Appender {
 
     /// Continues a file at its end, which must be that of a block: a torn one has to be repaired first. Makes durable what a
     /// killed writer left unsynced.
-    pub(super) fn resume(log: LogFile, found: SurveyedFile) -> Result<Appender, FileError> {
+    pub(super) fn resume(log: LogFile, found: SurveyedFile) -> Result<Appender, BlockFileError> {
         assert_eq!(log.len(), found.end, "no bytes after the last block");
         Appender::cut(log, found)
     }
 
     /// [`Appender::resume`] after cutting off all bytes after the last whole block.
-    pub(super) fn cut(mut log: LogFile, found: SurveyedFile) -> Result<Appender, FileError> {
+    pub(super) fn cut(mut log: LogFile, found: SurveyedFile) -> Result<Appender, BlockFileError> {
         log.cut(found.end)?;
         let mut file = Appender {
             log,
@@ -80,7 +80,7 @@ impl Appender {
 
     /// Fails if an earlier write or sync failed: the contents of the medium are unknown since.
     #[inline]
-    pub(super) fn check(&self) -> Result<(), FileError> {
+    pub(super) fn check(&self) -> Result<(), BlockFileError> {
         match &self.failure {
             None => Ok(()),
             Some(reason) => Err(self.poisoned(reason)),
@@ -88,15 +88,15 @@ impl Appender {
     }
 
     #[cold]
-    fn poisoned(&self, reason: &str) -> FileError {
-        FileError::Poisoned {
+    fn poisoned(&self, reason: &str) -> BlockFileError {
+        BlockFileError::Poisoned {
             path: self.log.path().to_owned(),
             reason: reason.to_owned(),
         }
     }
 
     /// Remembers a failure, permanently.
-    fn keep(&mut self, result: Result<(), FileError>) -> Result<(), FileError> {
+    fn keep(&mut self, result: Result<(), BlockFileError>) -> Result<(), BlockFileError> {
         if let Err(error) = &result {
             self.failure.get_or_insert_with(|| error.to_string());
         }
@@ -110,7 +110,7 @@ impl Appender {
         extra_flags: u16,
         payload: &[u8],
         codec: Codec,
-    ) -> Result<(u64, u32), FileError> {
+    ) -> Result<(u64, u32), BlockFileError> {
         self.check()?;
         let order = if self.synced { 0 } else { flags::UNORDERED };
         self.out.clear();
@@ -135,7 +135,7 @@ impl Appender {
         Ok((offset, self.out.len() as u32))
     }
 
-    pub(super) fn sync(&mut self) -> Result<(), FileError> {
+    pub(super) fn sync(&mut self) -> Result<(), BlockFileError> {
         self.check()?;
         if !self.synced {
             let synced = self.log.sync();
@@ -146,7 +146,7 @@ impl Appender {
     }
 
     /// Appends a document in parts.
-    fn document(&mut self, kind: BlockKind, text: &str) -> Result<Document, FileError> {
+    fn document(&mut self, kind: BlockKind, text: &str) -> Result<Document, BlockFileError> {
         let mut document = Document {
             length: text.len() as u64,
             ..Document::default()
@@ -164,13 +164,13 @@ impl Appender {
     }
 
     /// Replaces the attributes: appends them and a root.
-    pub(super) fn set_attributes(&mut self, attributes: &Json) -> Result<(), FileError> {
+    pub(super) fn set_attributes(&mut self, attributes: &Json) -> Result<(), BlockFileError> {
         self.contents.attributes = self.document(ATTRIBUTES, &attributes.to_string())?;
         self.root()
     }
 
     /// Appends the results of one more analysis; the next root names them.
-    pub(super) fn results(&mut self, text: &str, validity: &str) -> Result<(), FileError> {
+    pub(super) fn results(&mut self, text: &str, validity: &str) -> Result<(), BlockFileError> {
         let document = self.document(RESULTS_PART, text)?;
         let mut head = Vec::new();
         head.extend(self.contents.results.to_le_bytes());
@@ -184,7 +184,7 @@ impl Appender {
     }
 
     /// Adds a chunk to the directory.
-    pub(super) fn add(&mut self, entry: DirectoryEntry) -> Result<(), FileError> {
+    pub(super) fn add(&mut self, entry: DirectoryEntry) -> Result<(), BlockFileError> {
         if self.contents.levels.is_empty() {
             self.contents.levels.push(Vec::new());
         }
@@ -197,7 +197,7 @@ impl Appender {
     }
 
     /// Writes full levels as directory blocks, each of which becomes an entry of the level above.
-    pub(super) fn carry(&mut self) -> Result<(), FileError> {
+    pub(super) fn carry(&mut self) -> Result<(), BlockFileError> {
         let mut level = 0;
         while level < self.contents.levels.len() {
             while self.contents.levels[level].len() >= ENTRIES_MAX {
@@ -226,7 +226,7 @@ impl Appender {
 
     /// Makes everything durable, then appends a root that names it, then updates the hint on the first page. In this order a
     /// crash at any point leaves a valid newest root.
-    pub(super) fn root(&mut self) -> Result<(), FileError> {
+    pub(super) fn root(&mut self) -> Result<(), BlockFileError> {
         self.sync()?;
         let mut payload = Vec::new();
         self.contents.write(&mut payload);

@@ -9,7 +9,7 @@ use super::survey::{FileTail, OpenError};
 use super::writer::{CHUNK_LENGTH, WriteError};
 use crate::chunk::{CHUNK_BYTES_MAX, Chunk, ChunkHeader, Encoder};
 use seatrial_blocks::file::{self, Files};
-use seatrial_blocks::{FileError, LogFile};
+use seatrial_blocks::{BlockFileError, LogFile};
 use seatrial_machine::Storage;
 use serde_json::Value as Json;
 use std::io;
@@ -119,7 +119,7 @@ pub(super) fn write_beside(
     fill: impl FnOnce(&mut Packer) -> Result<(), WriteError>,
 ) -> Result<(u64, u64), WriteError> {
     if is_there(storage, new_path) && !is_same(path, new_path) {
-        return Err(WriteError::File(FileError::System {
+        return Err(WriteError::File(BlockFileError::System {
             action: "create",
             path: new_path.to_owned(),
             source: io::ErrorKind::AlreadyExists.into(),

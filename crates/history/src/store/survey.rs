@@ -7,7 +7,7 @@ use crate::chunk::Chunk;
 use seatrial_blocks::block::read_at;
 use seatrial_blocks::codec::{expand, expand_into};
 use seatrial_blocks::root::{self, PAGE_LENGTH, RootSlots};
-use seatrial_blocks::{Block, BlockHeader, BlockKind, FileError, Torn, WalkError, Walker};
+use seatrial_blocks::{Block, BlockFileError, BlockHeader, BlockKind, Torn, WalkError, Walker};
 use seatrial_machine::{Disk, counted};
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub enum OpenError {
     /// The system cannot open or read the file.
     #[error(transparent)]
-    File(#[from] FileError),
+    File(#[from] BlockFileError),
     /// It is not a test file.
     #[error("{}: {cause}", path.display())]
     Root {

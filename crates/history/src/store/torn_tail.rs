@@ -6,7 +6,7 @@ use super::documents::FileBlocks;
 use super::survey::{FileTail, OpenError, SurveyedFile, survey};
 use super::writer::WriteError;
 use seatrial_blocks::file::Files;
-use seatrial_blocks::{FileError, LogFile, Torn};
+use seatrial_blocks::{BlockFileError, LogFile, Torn};
 use seatrial_machine::{Disk, Storage};
 use serde_json::{Value as Json, json};
 use std::io;
@@ -80,14 +80,14 @@ fn attributes(log: &LogFile, path: &Path, found: &SurveyedFile) -> Result<Option
 }
 
 /// Copies what `log` holds from `offset` on into a new file beside it, durably; the file's name.
-fn keep(storage: &dyn Storage, log: &LogFile, offset: u64) -> Result<PathBuf, FileError> {
+fn keep(storage: &dyn Storage, log: &LogFile, offset: u64) -> Result<PathBuf, BlockFileError> {
     let (mut copy, name) = create_beside(storage, log.path(), offset)?;
     let mut at = offset;
     let mut bytes = Vec::new();
     while at < log.len() {
         bytes.resize((log.len() - at).min(COPY_LENGTH) as usize, 0);
         log.read_at(at, &mut bytes)
-            .map_err(|source| FileError::System {
+            .map_err(|source| BlockFileError::System {
                 action: "read",
                 path: log.path().to_owned(),
                 source,
@@ -109,7 +109,7 @@ fn create_beside(
     storage: &dyn Storage,
     path: &Path,
     offset: u64,
-) -> Result<(LogFile, PathBuf), FileError> {
+) -> Result<(LogFile, PathBuf), BlockFileError> {
     for number in 1.. {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".cut-{offset}"));
@@ -118,7 +118,7 @@ fn create_beside(
         }
         let name = PathBuf::from(name);
         match LogFile::create_on(storage, &name) {
-            Err(FileError::System { source, .. })
+            Err(BlockFileError::System { source, .. })
                 if source.kind() == io::ErrorKind::AlreadyExists && number < NAMES_MAX => {}
             created => return Ok((created?, name)),
         }

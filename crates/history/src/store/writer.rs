@@ -9,7 +9,7 @@ use crate::Op;
 use crate::chunk::{CHUNK_BYTES_MAX, ChunkHeader, Encoder, Unstorable};
 use crate::pair::OpenInvocations;
 use seatrial_blocks::file::Files;
-use seatrial_blocks::{FileError, LogFile, Torn};
+use seatrial_blocks::{BlockFileError, LogFile, Torn};
 use seatrial_machine::Storage;
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl Default for WriterOptions {
 pub enum WriteError {
     /// The system refuses the write: no space, no permission, a broken disk.
     #[error(transparent)]
-    File(#[from] FileError),
+    File(#[from] BlockFileError),
     /// The operation cannot be represented in the format.
     #[error("operation {index} cannot be stored: {reason}")]
     Operation {

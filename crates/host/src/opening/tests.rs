@@ -7,15 +7,15 @@ const KV: Protocol = Protocol {
     refuse_old: |message| (message == b"old").then(|| b"too old".to_vec()),
 };
 
-fn key(byte: u8) -> Option<Key> {
-    Key::new(&[byte; 32])
+fn key(byte: u8) -> Option<SecretKey> {
+    SecretKey::new(&[byte; 32])
 }
 
-fn server(key: Option<Key>) -> ServerOpening {
+fn server(key: Option<SecretKey>) -> ServerOpening {
     ServerOpening::new(KV, key, [7; NONCE_LENGTH])
 }
 
-fn client(key: Option<Key>) -> ClientOpening {
+fn client(key: Option<SecretKey>) -> ClientOpening {
     ClientOpening::with_nonce(KV, key, [9; NONCE_LENGTH])
 }
 

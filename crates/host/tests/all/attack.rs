@@ -1,7 +1,7 @@
 //! Clients that mean harm: connections, half messages and answers that are not read have bounds, and others are served.
 
 use crate::wire::{PATIENCE, PROTOCOL, open, receive, send};
-use seatrial_host::{HostLimits, Key, ListenOptions, PeerOptions, serve_machine};
+use seatrial_host::{HostLimits, ListenOptions, PeerOptions, SecretKey, serve_machine};
 use seatrial_machine::{Input, Machine, Output, Time};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -82,7 +82,7 @@ impl Server {
         Server::start_with(limits, None)
     }
 
-    fn start_with(limits: HostLimits, key: Option<Key>) -> Server {
+    fn start_with(limits: HostLimits, key: Option<SecretKey>) -> Server {
         let (stop, stopped) = oneshot::channel::<()>();
         let (ready, address) = mpsc::channel();
         let options = ListenOptions {
@@ -376,7 +376,7 @@ fn a_member_that_reads_nothing_is_closed_in_time() {
 
 #[test]
 fn who_does_not_know_the_key_reaches_no_machine() {
-    let key = |byte| Key::new(&[byte; 16]);
+    let key = |byte| SecretKey::new(&[byte; 16]);
     let server = Server::start_with(limits(), key(1));
     let member = server.connect_only();
     open(&member, key(1)).unwrap();

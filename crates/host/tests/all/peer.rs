@@ -2,8 +2,8 @@
 
 use crate::wire::{PATIENCE, PROTOCOL, open, receive, send};
 use seatrial_host::{
-    Cluster, HostCounts, HostLimits, HostMetrics, Key, ListenOptions, PeerLimits, PeerOptions,
-    serve_machine,
+    Cluster, HostCounts, HostLimits, HostMetrics, ListenOptions, PeerLimits, PeerOptions,
+    SecretKey, serve_machine,
 };
 use seatrial_machine::{Input, Machine, NodeId, Output, Time};
 use std::collections::BTreeMap;
@@ -94,7 +94,7 @@ struct Setup {
     cluster: Cluster,
     listen: SocketAddr,
     limits: PeerLimits,
-    key: Option<Key>,
+    key: Option<SecretKey>,
 }
 
 /// Node `node` of those at `all`, n1 first.
@@ -148,7 +148,7 @@ impl Setup {
 }
 
 impl Node {
-    fn connect(&self, key: Option<Key>) -> TcpStream {
+    fn connect(&self, key: Option<SecretKey>) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         open(&stream, key).unwrap();
@@ -263,7 +263,7 @@ fn a_node_that_comes_back_is_dialled_again_and_what_is_lost_meanwhile_is_counted
 
 #[test]
 fn nodes_of_another_system_or_another_name_or_without_the_key_are_refused() {
-    let key = |text: &[u8]| Key::new(text);
+    let key = |text: &[u8]| SecretKey::new(text);
     let refused = |change: fn(&mut Setup), reason: &str| {
         let all = addresses::<2>();
         let mut first = setup(N1, &all);
@@ -287,7 +287,7 @@ fn nodes_of_another_system_or_another_name_or_without_the_key_are_refused() {
         foreign,
     );
     refused(
-        |it| it.key = Key::new(b"another key that no node knows"),
+        |it| it.key = SecretKey::new(b"another key that no node knows"),
         "the key is not that",
     );
 }

@@ -1,6 +1,6 @@
 //! Framing of arbitrary byte streams.
 
-use seatrial_host::{ClientOpening, Key, Protocol};
+use seatrial_host::{ClientOpening, Protocol, SecretKey};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
 };
 
 /// Opens a connection as a client; an error when the server does not want it.
-pub(crate) fn open(stream: &TcpStream, key: Option<Key>) -> io::Result<()> {
+pub(crate) fn open(stream: &TcpStream, key: Option<SecretKey>) -> io::Result<()> {
     let mut opening = ClientOpening::new(PROTOCOL, key).map_err(io::Error::other)?;
     let mut message = opening.message().to_vec();
     loop {

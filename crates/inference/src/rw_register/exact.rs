@@ -4,7 +4,7 @@ use super::RwRegister;
 use seatrial_checker::Verdict;
 use seatrial_cycles::Level;
 use seatrial_isolation::axiomatic::{
-    Isolation, Model, ModelDecision, certificate_positions, has_times, timestamp_ranks,
+    AxiomaticModel, Isolation, ModelDecision, certificate_positions, has_times, timestamp_ranks,
 };
 use seatrial_isolation::decision::{
     self, Axiom, OrderModel, OrderWitness, RespectedOrder, UnexplainedTransactions,
@@ -29,7 +29,7 @@ pub(super) enum ExactDecision {
 
 /// A model whose decision decides a level, at least in one direction.
 struct DecidingModel {
-    model: Model,
+    model: AxiomaticModel,
     /// Is the level refuted when the model is?
     is_exact: bool,
 }
@@ -46,7 +46,7 @@ fn deciding_models(level: Level) -> Vec<DecidingModel> {
             is_exact: true,
         }]
     };
-    let stronger = |models: &[Model]| {
+    let stronger = |models: &[AxiomaticModel]| {
         let models = models.iter().map(|&model| DecidingModel {
             model,
             is_exact: false,
@@ -61,24 +61,26 @@ fn deciding_models(level: Level) -> Vec<DecidingModel> {
         | L::StrongSessionReadCommitted
         | L::StrongReadCommitted => Vec::new(),
         L::CursorStability | L::MonotonicView | L::UpdateAtomic => {
-            stronger(&[Model::ParallelSnapshotIsolation])
+            stronger(&[AxiomaticModel::ParallelSnapshotIsolation])
         }
         L::MonotonicSnapshotRead | L::ForwardConsistentView => {
-            stronger(&[Model::SnapshotIsolation])
+            stronger(&[AxiomaticModel::SnapshotIsolation])
         }
         L::MonotonicAtomicView | L::ReadAtomic => {
-            stronger(&[Model::AxiomaticReadAtomic, Model::Prefix])
+            stronger(&[AxiomaticModel::AxiomaticReadAtomic, AxiomaticModel::Prefix])
         }
-        L::CausalCerone => stronger(&[Model::Causal, Model::Prefix]),
-        L::UpdateSerializable => stronger(&[Model::Serializable]),
-        L::ConsistentView | L::ParallelSnapshotIsolation => exact(Model::ParallelSnapshotIsolation),
-        L::Prefix => exact(Model::Prefix),
-        L::SnapshotIsolation => exact(Model::SnapshotIsolation),
-        L::StrongSessionSnapshotIsolation => exact(Model::StrongSessionSnapshotIsolation),
-        L::StrongSnapshotIsolation => exact(Model::StrongSnapshotIsolation),
-        L::RepeatableRead | L::Serializable => exact(Model::Serializable),
-        L::StrongSessionSerializable => exact(Model::StrongSessionSerializable),
-        L::StrictSerializable => exact(Model::StrictSerializable),
+        L::CausalCerone => stronger(&[AxiomaticModel::Causal, AxiomaticModel::Prefix]),
+        L::UpdateSerializable => stronger(&[AxiomaticModel::Serializable]),
+        L::ConsistentView | L::ParallelSnapshotIsolation => {
+            exact(AxiomaticModel::ParallelSnapshotIsolation)
+        }
+        L::Prefix => exact(AxiomaticModel::Prefix),
+        L::SnapshotIsolation => exact(AxiomaticModel::SnapshotIsolation),
+        L::StrongSessionSnapshotIsolation => exact(AxiomaticModel::StrongSessionSnapshotIsolation),
+        L::StrongSnapshotIsolation => exact(AxiomaticModel::StrongSnapshotIsolation),
+        L::RepeatableRead | L::Serializable => exact(AxiomaticModel::Serializable),
+        L::StrongSessionSerializable => exact(AxiomaticModel::StrongSessionSerializable),
+        L::StrictSerializable => exact(AxiomaticModel::StrictSerializable),
     }
 }
 
@@ -174,12 +176,12 @@ impl RwRegister {
     }
 
     /// The open question if a model that implies the level is not known to hold.
-    fn beyond(&self, model: Model) -> String {
+    fn beyond(&self, model: AxiomaticModel) -> String {
         let (level, model) = (self.level.name(), model.name());
         format!("whether {level} holds where {model}, which implies it, was not established")
     }
 
-    fn isolation(&self, model: Model) -> Isolation {
+    fn isolation(&self, model: AxiomaticModel) -> Isolation {
         let isolation = Isolation::new(model).with_bound(self.bound);
         match &self.order {
             Some(order) => isolation.with_order(

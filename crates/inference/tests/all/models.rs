@@ -1,7 +1,7 @@
 //! What the verifier knows of the models, against what the checkers know of them.
 
 use seatrial_cycles::Level;
-use seatrial_isolation::Model;
+use seatrial_isolation::AxiomaticModel;
 use seatrial_verify::models::{commits, cores, forbids, is_known, serializability, snapshots};
 
 #[test]
@@ -13,7 +13,10 @@ fn models_are_proven_by_models_that_imply_them() {
         let proven = Level::by_name(snapshots(name)).unwrap();
         assert!(proven.implies(level), "{level:?}");
         let weak = commits(name);
-        assert!(weak == name || Model::by_name(weak).is_some(), "{level:?}");
+        assert!(
+            weak == name || AxiomaticModel::by_name(weak).is_some(),
+            "{level:?}"
+        );
         // Registers say nothing that these two models disagree about.
         assert_eq!(
             cores(name) != name,
@@ -36,7 +39,7 @@ fn models_forbid_what_the_checkers_say() {
             );
         }
     }
-    for model in Model::all() {
+    for model in AxiomaticModel::all() {
         for anomaly in ["garbage-read", "G1a", "G1b", "future-read", "internal"] {
             assert!(forbids(model.name(), anomaly), "{model:?} {anomaly}");
         }

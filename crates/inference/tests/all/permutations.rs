@@ -9,7 +9,7 @@ use seatrial_cycles::Level;
 use seatrial_history::{History, Key, Mop, Observed, Op, OpType, Process, Value};
 use seatrial_inference::{Inference, RwRegister};
 use seatrial_interchange::import::{self, Format, Options};
-use seatrial_isolation::{Isolation, Model};
+use seatrial_isolation::{AxiomaticModel, Isolation};
 use seatrial_machine::Rng;
 use seatrial_verify::{Certificate, verify};
 use std::collections::BTreeMap;
@@ -595,7 +595,7 @@ fn verdicts_are_those_of_all_permutations() {
 
 /// The checker `isolation` agrees where it has the same models.
 fn agrees_with_isolation(history: &History, truths: &BTreeMap<Level, bool>, context: &str) {
-    for model in Model::SEARCHED {
+    for model in AxiomaticModel::SEARCHED {
         let judged = certify(&Isolation::new(model), history);
         let (verdict, certificate) = judged.unwrap();
         let level = Level::by_name(model.name());
@@ -660,6 +660,6 @@ fn the_two_read_committeds_differ() {
     let history = import::read("a.edn", text, Format::Edn, Options::default()).unwrap();
     let adya = RwRegister::new(Level::ReadCommitted).check(&history);
     assert_eq!(adya.valid, Validity::Valid);
-    let axiomatic = Isolation::new(Model::AxiomaticReadCommitted).check(&history);
+    let axiomatic = Isolation::new(AxiomaticModel::AxiomaticReadCommitted).check(&history);
     assert_eq!(axiomatic.valid, Validity::Invalid);
 }

@@ -5,7 +5,7 @@ use seatrial_cycles::Level;
 use seatrial_history::Provenance;
 use seatrial_inference::{ListAppend, RwRegister};
 use seatrial_interchange::import::{self, Format, Options};
-use seatrial_isolation::{Isolation, Model};
+use seatrial_isolation::{AxiomaticModel, Isolation};
 
 /// Client 1 reads what was there before client 0 appended (or wrote), and does so later.
 const STALE: [&str; 2] = [
@@ -42,7 +42,7 @@ fn without_times_real_time_is_left_open_and_nothing_else() {
         ),
         (
             Box::new(Isolation::default()),
-            Box::new(Isolation::new(Model::StrictSerializable)),
+            Box::new(Isolation::new(AxiomaticModel::StrictSerializable)),
             STALE[1],
         ),
     ];

@@ -8,18 +8,18 @@ const DEPTH_MAX: u32 = 64;
 
 /// A problem in a text and its byte offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct SyntaxFault {
     /// Offset in bytes from the start of the text.
     pub(super) at: usize,
     /// The problem.
     pub(super) problem: String,
 }
 
-impl Fault {
+impl SyntaxFault {
     /// A fault at the byte `at`.
-    pub(super) fn new(at: usize, problem: impl Into<String>) -> Fault {
+    pub(super) fn new(at: usize, problem: impl Into<String>) -> SyntaxFault {
         let problem = problem.into();
-        Fault { at, problem }
+        SyntaxFault { at, problem }
     }
 }
 
@@ -85,12 +85,12 @@ impl<'a> Reader<'a> {
         self.at += 1;
     }
 
-    fn fault(&self, problem: impl Into<String>) -> Fault {
-        Fault::new(self.at, problem)
+    fn fault(&self, problem: impl Into<String>) -> SyntaxFault {
+        SyntaxFault::new(self.at, problem)
     }
 
     /// Passes white space, comments, and discarded forms (`#_ form`).
-    pub(super) fn skip_blank(&mut self) -> Result<(), Fault> {
+    pub(super) fn skip_blank(&mut self) -> Result<(), SyntaxFault> {
         let bytes = self.text.as_bytes();
         loop {
             match self.peek() {
@@ -112,8 +112,8 @@ impl<'a> Reader<'a> {
     /// Runs `read` one level deeper.
     pub(super) fn nested<T>(
         &mut self,
-        read: impl FnOnce(&mut Self) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
+        read: impl FnOnce(&mut Self) -> Result<T, SyntaxFault>,
+    ) -> Result<T, SyntaxFault> {
         if self.depth == DEPTH_MAX {
             return Err(self.fault(format!("more than {DEPTH_MAX} levels of nesting")));
         }
@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next form.
-    pub(super) fn form(&mut self) -> Result<Form<'a>, Fault> {
+    pub(super) fn form(&mut self) -> Result<Form<'a>, SyntaxFault> {
         self.skip_blank()?;
         match self.peek() {
             None => Err(self.fault("the text ends where a value is expected")),
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A list or vector, from its opening bracket to `close`.
-    fn sequence(&mut self, close: u8) -> Result<Form<'a>, Fault> {
+    fn sequence(&mut self, close: u8) -> Result<Form<'a>, SyntaxFault> {
         let opened = self.at;
         self.bump();
         self.nested(|reader| {
@@ -169,7 +169,12 @@ impl<'a> Reader<'a> {
     }
 
     /// The remaining elements of a sequence.
-    fn rest(&mut self, forms: &mut Vec<Form<'a>>, close: u8, opened: usize) -> Result<(), Fault> {
+    fn rest(
+        &mut self,
+        forms: &mut Vec<Form<'a>>,
+        close: u8,
+        opened: usize,
+    ) -> Result<(), SyntaxFault> {
         while self.more(close, opened)? {
             forms.push(self.form()?);
         }
@@ -177,7 +182,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Is there another element before `close`? Consumes `close` when there is not.
-    pub(super) fn more(&mut self, close: u8, opened: usize) -> Result<bool, Fault> {
+    pub(super) fn more(&mut self, close: u8, opened: usize) -> Result<bool, SyntaxFault> {
         self.skip_blank()?;
         match self.peek() {
             Some(byte) if byte == close => {
@@ -185,11 +190,11 @@ impl<'a> Reader<'a> {
                 Ok(false)
             }
             Some(_) => Ok(true),
-            None => Err(Fault::new(opened, "this bracket is never closed")),
+            None => Err(SyntaxFault::new(opened, "this bracket is never closed")),
         }
     }
 
-    fn map(&mut self) -> Result<Form<'a>, Fault> {
+    fn map(&mut self) -> Result<Form<'a>, SyntaxFault> {
         let opened = self.at;
         self.bump();
         self.nested(|reader| {
@@ -197,7 +202,10 @@ impl<'a> Reader<'a> {
             while reader.more(b'}', opened)? {
                 let key = reader.form()?;
                 if !reader.more(b'}', opened)? {
-                    return Err(Fault::new(opened, "this map has a key without a value"));
+                    return Err(SyntaxFault::new(
+                        opened,
+                        "this map has a key without a value",
+                    ));
                 }
                 pairs.push((key, reader.form()?));
             }
@@ -206,14 +214,14 @@ impl<'a> Reader<'a> {
     }
 
     /// A string, from its opening quote. Borrowed when it has no escapes.
-    fn string(&mut self) -> Result<Cow<'a, str>, Fault> {
+    fn string(&mut self) -> Result<Cow<'a, str>, SyntaxFault> {
         let opened = self.at;
         self.bump();
         let mut owned = String::new();
         loop {
             let rest = &self.text[self.at..];
             let Some(length) = rest.bytes().position(|byte| matches!(byte, b'"' | b'\\')) else {
-                return Err(Fault::new(opened, "this string is never closed"));
+                return Err(SyntaxFault::new(opened, "this string is never closed"));
             };
             let plain = &rest[..length];
             self.at += length;
@@ -231,11 +239,11 @@ impl<'a> Reader<'a> {
     }
 
     /// An escape in a string, from its backslash.
-    fn escape(&mut self) -> Result<char, Fault> {
+    fn escape(&mut self) -> Result<char, SyntaxFault> {
         let start = self.at;
         self.bump();
         let Some(character) = self.text[self.at..].chars().next() else {
-            return Err(Fault::new(start, "the text ends inside an escape"));
+            return Err(SyntaxFault::new(start, "the text ends inside an escape"));
         };
         self.at += character.len_utf8();
         Ok(match character {
@@ -248,13 +256,16 @@ impl<'a> Reader<'a> {
             'u' => return self.hexadecimal(start),
             '"' | '\\' | '\'' | '/' => character,
             other => {
-                return Err(Fault::new(start, format!("unknown escape `\\{other}`")));
+                return Err(SyntaxFault::new(
+                    start,
+                    format!("unknown escape `\\{other}`"),
+                ));
             }
         })
     }
 
     /// The rest of an octal escape (`\0` to `\377`).
-    fn octal(&mut self, first: char) -> Result<char, Fault> {
+    fn octal(&mut self, first: char) -> Result<char, SyntaxFault> {
         let mut code = first.to_digit(8).unwrap_or(0);
         for _ in 0..2 {
             let digit = self
@@ -269,33 +280,34 @@ impl<'a> Reader<'a> {
     }
 
     /// Four hexadecimal digits of a `\u` escape; a surrogate pair is two of them.
-    pub(super) fn hexadecimal(&mut self, start: usize) -> Result<char, Fault> {
+    pub(super) fn hexadecimal(&mut self, start: usize) -> Result<char, SyntaxFault> {
         let high = self.four_digits(start)?;
         if (0xd800..0xdc00).contains(&high) && self.text[self.at..].starts_with("\\u") {
             self.at += 2;
             let low = self.four_digits(start)?;
             if (0xdc00..0xe000).contains(&low) {
                 let code = 0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00);
-                return char::from_u32(code).ok_or_else(|| Fault::new(start, "not a character"));
+                return char::from_u32(code)
+                    .ok_or_else(|| SyntaxFault::new(start, "not a character"));
             }
-            return Err(Fault::new(start, "half of a surrogate pair"));
+            return Err(SyntaxFault::new(start, "half of a surrogate pair"));
         }
         // A lone surrogate is legal in Java strings and nowhere else.
         Ok(char::from_u32(high).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 
-    fn four_digits(&mut self, start: usize) -> Result<u32, Fault> {
+    fn four_digits(&mut self, start: usize) -> Result<u32, SyntaxFault> {
         let digits = self.text.get(self.at..self.at + 4);
         let code = digits
             .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
             .and_then(|digits| u32::from_str_radix(digits, 16).ok())
-            .ok_or_else(|| Fault::new(start, "`\\u` needs four hexadecimal digits"))?;
+            .ok_or_else(|| SyntaxFault::new(start, "`\\u` needs four hexadecimal digits"))?;
         self.at += 4;
         Ok(code)
     }
 
     /// What begins with `#`: a set, a tag, a special number, a printed regular expression.
-    fn dispatch(&mut self) -> Result<Form<'a>, Fault> {
+    fn dispatch(&mut self) -> Result<Form<'a>, SyntaxFault> {
         let start = self.at;
         self.bump();
         match self.peek() {
@@ -314,13 +326,16 @@ impl<'a> Reader<'a> {
                     "Inf" => Ok(Form::Float(f64::INFINITY)),
                     "-Inf" => Ok(Form::Float(f64::NEG_INFINITY)),
                     "NaN" => Ok(Form::Float(f64::NAN)),
-                    other => Err(Fault::new(start, format!("unknown number `##{other}`"))),
+                    other => Err(SyntaxFault::new(
+                        start,
+                        format!("unknown number `##{other}`"),
+                    )),
                 }
             }
             _ => {
                 let tag = self.token();
                 if tag.is_empty() {
-                    return Err(Fault::new(start, "`#` without a tag"));
+                    return Err(SyntaxFault::new(start, "`#` without a tag"));
                 }
                 let form = self.nested(Reader::form)?;
                 Ok(Form::Tagged(tag, Box::new(form)))
@@ -329,7 +344,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Passes a tag that precedes a map, from its `#`.
-    pub(super) fn tag(&mut self) -> Result<(), Fault> {
+    pub(super) fn tag(&mut self) -> Result<(), SyntaxFault> {
         self.bump();
         if self.token().is_empty() {
             return Err(self.fault("`#` without a tag"));
@@ -338,7 +353,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A form with metadata (`^meta form`): the metadata is dropped.
-    fn metadata(&mut self) -> Result<Form<'a>, Fault> {
+    fn metadata(&mut self) -> Result<Form<'a>, SyntaxFault> {
         self.bump();
         self.nested(|reader| {
             reader.form()?;
@@ -347,11 +362,11 @@ impl<'a> Reader<'a> {
     }
 
     /// A character literal: `\a`, `\newline`, `\u0041`.
-    fn character(&mut self) -> Result<Form<'a>, Fault> {
+    fn character(&mut self) -> Result<Form<'a>, SyntaxFault> {
         let start = self.at;
         self.bump();
         let Some(first) = self.text[self.at..].chars().next() else {
-            return Err(Fault::new(start, "the text ends inside a character"));
+            return Err(SyntaxFault::new(start, "the text ends inside a character"));
         };
         self.at += first.len_utf8();
         self.token();
@@ -369,7 +384,7 @@ impl<'a> Reader<'a> {
             _ => code
                 .and_then(|digits| u32::from_str_radix(digits, radix).ok())
                 .and_then(char::from_u32)
-                .ok_or_else(|| Fault::new(start, format!("unknown character `\\{name}`")))?,
+                .ok_or_else(|| SyntaxFault::new(start, format!("unknown character `\\{name}`")))?,
         };
         Ok(Form::Text(Cow::Owned(character.into())))
     }
@@ -383,20 +398,19 @@ impl<'a> Reader<'a> {
     }
 
     /// A number, keyword or symbol.
-    fn atom(&mut self) -> Result<Form<'a>, Fault> {
+    fn atom(&mut self) -> Result<Form<'a>, SyntaxFault> {
         let start = self.at;
         let token = self.token();
         let (first, rest) = token.as_bytes().split_at(1.min(token.len()));
         match (first, rest.first()) {
-            ([b'0'..=b'9'], _) | (b"+" | b"-", Some(b'0'..=b'9')) => {
-                number(token).ok_or_else(|| Fault::new(start, format!("bad number `{token}`")))
-            }
+            ([b'0'..=b'9'], _) | (b"+" | b"-", Some(b'0'..=b'9')) => number(token)
+                .ok_or_else(|| SyntaxFault::new(start, format!("bad number `{token}`"))),
             (b":", Some(_)) => Ok(Form::Keyword(token[1..].trim_start_matches(':'))),
             _ => match token {
                 "nil" => Ok(Form::Nil),
                 "true" => Ok(Form::Bool(true)),
                 "false" => Ok(Form::Bool(false)),
-                "" | ":" => Err(Fault::new(start, "a value is expected")),
+                "" | ":" => Err(SyntaxFault::new(start, "a value is expected")),
                 _ => Ok(Form::Symbol(token)),
             },
         }

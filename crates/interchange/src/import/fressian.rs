@@ -1,7 +1,7 @@
 //! A reader of Fressian, the binary form of Clojure data that Jepsen stores (fressian.org; the codes are those of
 //! `org.fressian.impl.Codes`).
 
-use super::edn::{Fault, Form};
+use super::edn::{Form, SyntaxFault};
 use chrono::DateTime;
 use seatrial_history::Symbol;
 use std::borrow::Cow;
@@ -100,7 +100,7 @@ pub(super) struct Fressian<'a> {
     names: Vec<Symbol>,
 }
 
-type Result<T> = std::result::Result<T, Fault>;
+type Result<T> = std::result::Result<T, SyntaxFault>;
 
 impl<'a> Fressian<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Fressian<'a> {
@@ -120,8 +120,8 @@ impl<'a> Fressian<'a> {
         self.at
     }
 
-    fn fault(&self, problem: impl Into<String>) -> Fault {
-        Fault::new(self.at, problem)
+    fn fault(&self, problem: impl Into<String>) -> SyntaxFault {
+        SyntaxFault::new(self.at, problem)
     }
 
     fn peek(&self) -> Option<u8> {
@@ -257,7 +257,7 @@ impl<'a> Fressian<'a> {
             code::STRING_PACKED..=code::STRING => {
                 let bytes = self.chunked(first, code::STRING_PACKED)?;
                 self.spend(bytes.len() as u64 / 16)?;
-                let text = text(&bytes).map_err(|problem| Fault::new(start, problem))?;
+                let text = text(&bytes).map_err(|problem| SyntaxFault::new(start, problem))?;
                 Form::Text(Cow::Owned(text))
             }
             code::LIST_PACKED..=0xeb => {
@@ -280,9 +280,14 @@ impl<'a> Fressian<'a> {
                 self.value()?
             }
             code::END_COLLECTION => {
-                return Err(Fault::new(start, "a list ends that did not begin"));
+                return Err(SyntaxFault::new(start, "a list ends that did not begin"));
             }
-            other => return Err(Fault::new(start, format!("unknown code {other:#04x}"))),
+            other => {
+                return Err(SyntaxFault::new(
+                    start,
+                    format!("unknown code {other:#04x}"),
+                ));
+            }
         })
     }
 
@@ -311,7 +316,7 @@ impl<'a> Fressian<'a> {
         let first = self.byte()?;
         let number = self.packed(first)?;
         number.ok_or_else(|| {
-            Fault::new(
+            SyntaxFault::new(
                 start,
                 format!("a whole number is expected, not {first:#04x}"),
             )
@@ -322,7 +327,7 @@ impl<'a> Fressian<'a> {
     fn count(&mut self) -> Result<u64> {
         let start = self.at;
         let count = self.int()?;
-        u64::try_from(count).map_err(|_| Fault::new(start, format!("a length of {count}")))
+        u64::try_from(count).map_err(|_| SyntaxFault::new(start, format!("a length of {count}")))
     }
 
     /// A value that later references may name.
@@ -343,11 +348,11 @@ impl<'a> Fressian<'a> {
         let found = found.and_then(|place| self.objects.get(place));
         let (value, weight) = match found {
             Some(Some((value, weight))) => (value.clone(), *weight),
-            Some(None) => return Err(Fault::new(at, "a value that is part of itself")),
+            Some(None) => return Err(SyntaxFault::new(at, "a value that is part of itself")),
             None => {
                 let count = self.objects.len();
                 let problem = format!("cached value {place} of {count}");
-                return Err(Fault::new(at, problem));
+                return Err(SyntaxFault::new(at, problem));
             }
         };
         self.spend(weight)?;
@@ -360,11 +365,11 @@ impl<'a> Fressian<'a> {
         let place = match first {
             code::STRUCT_TYPE => {
                 let Form::Text(tag) = self.value()? else {
-                    return Err(Fault::new(start, "the tag of a structure is no text"));
+                    return Err(SyntaxFault::new(start, "the tag of a structure is no text"));
                 };
                 let components = self.count()?;
                 let components = u32::try_from(components)
-                    .map_err(|_| Fault::new(start, "a structure of too many components"))?;
+                    .map_err(|_| SyntaxFault::new(start, "a structure of too many components"))?;
                 let tag = tag.into_owned();
                 let kind = Struct { tag, components };
                 self.structs.push(kind.clone());
@@ -377,7 +382,7 @@ impl<'a> Fressian<'a> {
         let found = found.and_then(|place| self.structs.get(place));
         found.cloned().ok_or_else(|| {
             let count = self.structs.len();
-            Fault::new(start, format!("structure {place} of {count}"))
+            SyntaxFault::new(start, format!("structure {place} of {count}"))
         })
     }
 
@@ -436,7 +441,7 @@ impl<'a> Fressian<'a> {
             whole.extend_from_slice(bytes);
             code = self.byte()?;
             if !(packed..=last).contains(&code) {
-                return Err(Fault::new(self.at - 1, "a chunk without a last one"));
+                return Err(SyntaxFault::new(self.at - 1, "a chunk without a last one"));
             }
         }
     }
@@ -455,7 +460,7 @@ impl<'a> Fressian<'a> {
     /// Composite values with codes of their own.
     fn composite(&mut self, first: u8) -> Result<Datum> {
         let start = self.at - 1;
-        let wrong = |what: &str| Fault::new(start, format!("this is no {what}"));
+        let wrong = |what: &str| SyntaxFault::new(start, format!("this is no {what}"));
         Ok(match first {
             code::MAP => map(self.value()?).ok_or_else(|| wrong("map"))?,
             code::SET => set(self.value()?).ok_or_else(|| wrong("set"))?,
@@ -491,7 +496,12 @@ impl<'a> Fressian<'a> {
                     None => Form::Text(name),
                 }
             }
-            other => return Err(Fault::new(start, format!("unknown code {other:#04x}"))),
+            other => {
+                return Err(SyntaxFault::new(
+                    start,
+                    format!("unknown code {other:#04x}"),
+                ));
+            }
         })
     }
 
@@ -503,7 +513,7 @@ impl<'a> Fressian<'a> {
         for _ in 0..kind.components {
             components.push(self.value()?);
         }
-        let wrong = || Fault::new(start, format!("this is no {}", kind.tag));
+        let wrong = || SyntaxFault::new(start, format!("this is no {}", kind.tag));
         if kind.is_operation() {
             return operation(components).ok_or_else(wrong);
         }

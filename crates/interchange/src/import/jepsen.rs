@@ -19,7 +19,7 @@
 //! | 5 big vector | count (8), then first index (8) and block id (4) of each chunk |
 
 use super::Options;
-use super::edn::{Fault, Form};
+use super::edn::{Form, SyntaxFault};
 use super::fressian::{Datum, Fressian};
 use super::operation::{KeyPlace, OperationBuilder, OperationDraft, OperationFields};
 use super::sequence::ProcessSequence;
@@ -362,7 +362,13 @@ impl<R: Read + Seek> JepsenFile<R> {
         }
     }
 
-    fn fault(&self, block: &JepsenBlock, start: u64, what: &str, fault: Fault) -> JepsenError {
+    fn fault(
+        &self,
+        block: &JepsenBlock,
+        start: u64,
+        what: &str,
+        fault: SyntaxFault,
+    ) -> JepsenError {
         let offset = block.offset + HEADER_LENGTH + start + fault.at as u64;
         self.damaged(offset, what, fault.problem)
     }
@@ -564,7 +570,7 @@ impl<R: Read + Seek> JepsenOperations<'_, R> {
         let ops = match block.kind {
             kind::STREAM => self.stream(&mut fressian, part.first),
             kind::FRESSIAN => self.vector(&mut fressian, part.first),
-            other => Err(Fault::new(0, format!("a block of type {other}"))),
+            other => Err(SyntaxFault::new(0, format!("a block of type {other}"))),
         };
         let drafts = ops.map_err(|fault| self.file.fault(&block, 0, &what, fault))?;
         let mut ops = Vec::with_capacity(drafts.len());
@@ -600,7 +606,7 @@ impl<R: Read + Seek> JepsenOperations<'_, R> {
         &self,
         fressian: &mut Fressian<'_>,
         first: u64,
-    ) -> Result<Vec<OperationDraft>, Fault> {
+    ) -> Result<Vec<OperationDraft>, SyntaxFault> {
         let mut builder = OperationBuilder::new(self.keys);
         let mut ops = Vec::new();
         while fressian.more()? {
@@ -628,12 +634,12 @@ impl<R: Read + Seek> JepsenOperations<'_, R> {
         &self,
         fressian: &mut Fressian<'_>,
         first: u64,
-    ) -> Result<Vec<OperationDraft>, Fault> {
+    ) -> Result<Vec<OperationDraft>, SyntaxFault> {
         let mut builder = OperationBuilder::new(self.keys);
         let maps = match fressian.value()? {
             Form::List(maps) => maps,
             Form::Nil => Vec::new(),
-            _ => return Err(Fault::new(0, "not a list of operations")),
+            _ => return Err(SyntaxFault::new(0, "not a list of operations")),
         };
         let maps = maps.into_iter().enumerate();
         maps.map(|(number, map)| {
@@ -651,9 +657,9 @@ fn take(
     name: &str,
     value: Datum,
     at: usize,
-) -> Result<(), Fault> {
+) -> Result<(), SyntaxFault> {
     let taken = builder.field(fields, name, value);
-    taken.map_err(|problem| Fault::new(at, problem))
+    taken.map_err(|problem| SyntaxFault::new(at, problem))
 }
 
 /// Takes a map of fields.
@@ -662,11 +668,11 @@ fn take_all(
     fields: &mut OperationFields<'static>,
     map: Datum,
     at: usize,
-) -> Result<(), Fault> {
+) -> Result<(), SyntaxFault> {
     let pairs = match map {
         Form::Map(pairs) => pairs,
         Form::Nil => return Ok(()),
-        _ => return Err(Fault::new(at, "an operation (a map) is expected")),
+        _ => return Err(SyntaxFault::new(at, "an operation (a map) is expected")),
     };
     for (name, value) in pairs {
         if let Some(name) = name.name() {
@@ -685,7 +691,7 @@ fn finish(
     fields: OperationFields<'_>,
     place: u64,
     at: usize,
-) -> Result<OperationDraft, Fault> {
+) -> Result<OperationDraft, SyntaxFault> {
     let mut draft = builder.finish(fields, at)?;
     if !draft.indexed {
         draft.op.index = place;

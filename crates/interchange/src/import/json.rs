@@ -1,6 +1,6 @@
 //! A reader of JSON that yields the forms of EDN.
 
-use super::edn::{Fault, Form, Reader};
+use super::edn::{Form, Reader, SyntaxFault};
 use super::operation::{
     AfterBlank, Container, KeyPlace, OperationBuilder, OperationDraft, OperationFields,
 };
@@ -36,7 +36,7 @@ impl JsonOperations {
     }
 
     /// The next operation in `text` from `at` on. Nothing changes unless there is one.
-    pub(super) fn next(&mut self, text: &str, at: usize) -> Result<Parsed, Fault> {
+    pub(super) fn next(&mut self, text: &str, at: usize) -> Result<Parsed, SyntaxFault> {
         // Blanks, commas and the bracket are those of EDN; comments that it allows are not JSON, but do no harm.
         let mut between = Reader::starting(text, at);
         let mut container = self.container;
@@ -65,8 +65,8 @@ struct JsonReader<'a> {
 }
 
 impl<'a> JsonReader<'a> {
-    fn fault(&self, problem: impl Into<String>) -> Fault {
-        Fault::new(self.at, problem)
+    fn fault(&self, problem: impl Into<String>) -> SyntaxFault {
+        SyntaxFault::new(self.at, problem)
     }
 
     /// The next byte that is not blank, not consumed.
@@ -79,7 +79,7 @@ impl<'a> JsonReader<'a> {
     }
 
     /// One operation: an object.
-    fn operation(&mut self, builder: &mut OperationBuilder) -> Result<OperationDraft, Fault> {
+    fn operation(&mut self, builder: &mut OperationBuilder) -> Result<OperationDraft, SyntaxFault> {
         if self.peek() != Some(b'{') {
             return Err(self.fault("an operation (an object) is expected"));
         }
@@ -98,7 +98,7 @@ impl<'a> JsonReader<'a> {
             }
             builder
                 .field(&mut fields, &name, value)
-                .map_err(|problem| Fault::new(value_at, problem))
+                .map_err(|problem| SyntaxFault::new(value_at, problem))
         })?;
         builder.finish(fields, at)
     }
@@ -106,8 +106,8 @@ impl<'a> JsonReader<'a> {
     /// Reads an object from its opening brace; `member` reads each value.
     fn members(
         &mut self,
-        mut member: impl FnMut(&mut Self, Cow<'a, str>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        mut member: impl FnMut(&mut Self, Cow<'a, str>) -> Result<(), SyntaxFault>,
+    ) -> Result<(), SyntaxFault> {
         let opened = self.at;
         self.at += 1;
         let mut first = true;
@@ -116,7 +116,7 @@ impl<'a> JsonReader<'a> {
                 Some(b'}') if first => break,
                 Some(b'"') => {}
                 Some(_) => return Err(self.fault("the name of a member (a string) is expected")),
-                None => return Err(Fault::new(opened, "this object is never closed")),
+                None => return Err(SyntaxFault::new(opened, "this object is never closed")),
             }
             first = false;
             let name = self.string()?;
@@ -129,7 +129,7 @@ impl<'a> JsonReader<'a> {
                 Some(b'}') => break,
                 Some(b',') => self.at += 1,
                 Some(_) => return Err(self.fault("`,` or `}` is expected")),
-                None => return Err(Fault::new(opened, "this object is never closed")),
+                None => return Err(SyntaxFault::new(opened, "this object is never closed")),
             }
             // `{"a": 1,}`
             if self.peek() == Some(b'}') {
@@ -140,7 +140,7 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
-    fn form(&mut self) -> Result<Form<'a>, Fault> {
+    fn form(&mut self) -> Result<Form<'a>, SyntaxFault> {
         match self.peek() {
             None => Err(self.fault("the text ends where a value is expected")),
             Some(b'"') => self.string().map(Form::Text),
@@ -157,7 +157,10 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Fault>) -> Result<T, Fault> {
+    fn nested<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, SyntaxFault>,
+    ) -> Result<T, SyntaxFault> {
         if self.depth == DEPTH_MAX {
             return Err(self.fault(format!("more than {DEPTH_MAX} levels of nesting")));
         }
@@ -168,7 +171,7 @@ impl<'a> JsonReader<'a> {
     }
 
     /// An array, from its opening bracket.
-    fn array(&mut self) -> Result<Form<'a>, Fault> {
+    fn array(&mut self) -> Result<Form<'a>, SyntaxFault> {
         let opened = self.at;
         self.at += 1;
         let mut ints = Vec::new();
@@ -189,7 +192,7 @@ impl<'a> JsonReader<'a> {
                 Some(b']') => break,
                 Some(b',') => self.at += 1,
                 Some(_) => return Err(self.fault("`,` or `]` is expected")),
-                None => return Err(Fault::new(opened, "this array is never closed")),
+                None => return Err(SyntaxFault::new(opened, "this array is never closed")),
             }
         }
         self.at += 1;
@@ -201,7 +204,7 @@ impl<'a> JsonReader<'a> {
     }
 
     /// A number, a truth value, nothing; also the numbers that JSON does not have and Python writes.
-    fn literal(&mut self) -> Result<Form<'a>, Fault> {
+    fn literal(&mut self) -> Result<Form<'a>, SyntaxFault> {
         let rest = &self.text[self.at..];
         let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
         let length = rest.bytes().position(|byte| !inside(byte));
@@ -223,14 +226,14 @@ impl<'a> JsonReader<'a> {
     }
 
     /// A string, from its opening quote.
-    fn string(&mut self) -> Result<Cow<'a, str>, Fault> {
+    fn string(&mut self) -> Result<Cow<'a, str>, SyntaxFault> {
         let opened = self.at;
         self.at += 1;
         let mut owned = String::new();
         loop {
             let rest = &self.text[self.at..];
             let Some(length) = rest.bytes().position(|byte| matches!(byte, b'"' | b'\\')) else {
-                return Err(Fault::new(opened, "this string is never closed"));
+                return Err(SyntaxFault::new(opened, "this string is never closed"));
             };
             let plain = &rest[..length];
             self.at += length;
@@ -248,11 +251,11 @@ impl<'a> JsonReader<'a> {
     }
 
     /// An escape, from its backslash.
-    fn escape(&mut self) -> Result<char, Fault> {
+    fn escape(&mut self) -> Result<char, SyntaxFault> {
         let start = self.at;
         self.at += 1;
         let Some(character) = self.text[self.at..].chars().next() else {
-            return Err(Fault::new(start, "the text ends inside an escape"));
+            return Err(SyntaxFault::new(start, "the text ends inside an escape"));
         };
         self.at += character.len_utf8();
         Ok(match character {
@@ -268,7 +271,12 @@ impl<'a> JsonReader<'a> {
                 self.at = reader.at();
                 character
             }
-            other => return Err(Fault::new(start, format!("unknown escape `\\{other}`"))),
+            other => {
+                return Err(SyntaxFault::new(
+                    start,
+                    format!("unknown escape `\\{other}`"),
+                ));
+            }
         })
     }
 }

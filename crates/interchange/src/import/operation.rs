@@ -1,6 +1,6 @@
 //! From EDN maps to operations.
 
-use super::edn::{Fault, Form, Reader};
+use super::edn::{Form, Reader, SyntaxFault};
 use super::stream::Parsed;
 use seatrial_history::{Extra, Key, Mop, Observed, Op, OpType, Process, Symbol, Value};
 
@@ -93,7 +93,7 @@ impl Container {
         &mut self,
         reader: &mut Reader<'_>,
         brackets: &[(u8, u8)],
-    ) -> Result<AfterBlank, Fault> {
+    ) -> Result<AfterBlank, SyntaxFault> {
         reader.skip_blank()?;
         if !self.started {
             let bracket = reader.peek();
@@ -109,7 +109,7 @@ impl Container {
         match (reader.peek(), self.close) {
             (None, None | Some(b'\n')) => Ok(AfterBlank::End),
             (None, Some(_)) => Ok(AfterBlank::Unclosed),
-            (Some(_), Some(b'\n')) => Err(Fault::new(
+            (Some(_), Some(b'\n')) => Err(SyntaxFault::new(
                 reader.at(),
                 "something follows the history's closing bracket",
             )),
@@ -146,7 +146,7 @@ impl EdnOperations {
     }
 
     /// The next operation in `text` from `at` on. Nothing changes unless there is one.
-    pub(super) fn next(&mut self, text: &str, at: usize) -> Result<Parsed, Fault> {
+    pub(super) fn next(&mut self, text: &str, at: usize) -> Result<Parsed, SyntaxFault> {
         let mut reader = Reader::starting(text, at);
         let mut container = self.container;
         match container.next(&mut reader, &BRACKETS)? {
@@ -174,7 +174,7 @@ impl OperationBuilder {
     }
 
     /// One operation: a map, with or without a record's tag.
-    fn edn(&mut self, reader: &mut Reader<'_>) -> Result<OperationDraft, Fault> {
+    fn edn(&mut self, reader: &mut Reader<'_>) -> Result<OperationDraft, SyntaxFault> {
         let at = reader.at();
         if reader.peek() == Some(b'#') {
             reader.tag()?;
@@ -182,7 +182,7 @@ impl OperationBuilder {
         }
         if reader.peek() != Some(b'{') {
             let problem = "an operation (a map) is expected";
-            return Err(Fault::new(reader.at(), problem));
+            return Err(SyntaxFault::new(reader.at(), problem));
         }
         let opened = reader.at();
         reader.bump();
@@ -191,15 +191,18 @@ impl OperationBuilder {
             let key_at = reader.at();
             let name = reader.form()?;
             let Some(name) = name.name() else {
-                return Err(Fault::new(key_at, "an operation's fields are keywords"));
+                return Err(SyntaxFault::new(
+                    key_at,
+                    "an operation's fields are keywords",
+                ));
             };
             if !reader.more(b'}', opened)? {
-                return Err(Fault::new(key_at, format!(":{name} has no value")));
+                return Err(SyntaxFault::new(key_at, format!(":{name} has no value")));
             }
             let value_at = reader.at();
             let value = reader.form()?;
             self.field(&mut fields, name, value)
-                .map_err(|problem| Fault::new(value_at, problem))?;
+                .map_err(|problem| SyntaxFault::new(value_at, problem))?;
         }
         self.finish(fields, at)
     }
@@ -280,8 +283,8 @@ impl OperationBuilder {
         &self,
         fields: OperationFields<'_>,
         at: usize,
-    ) -> Result<OperationDraft, Fault> {
-        let missing = |name: &str| Fault::new(at, format!("this operation has no :{name}"));
+    ) -> Result<OperationDraft, SyntaxFault> {
+        let missing = |name: &str| SyntaxFault::new(at, format!("this operation has no :{name}"));
         let kind = fields.kind.ok_or_else(|| missing("type"))?;
         let has_process = fields.process.is_some();
         let process = fields.process.unwrap_or(Process::Client(0));
@@ -296,7 +299,7 @@ impl OperationBuilder {
         };
         let value = match fields.key {
             Some(key) => {
-                let key = key_of(&key).ok_or_else(|| Fault::new(at, ":key is not a key"))?;
+                let key = key_of(&key).ok_or_else(|| SyntaxFault::new(at, ":key is not a key"))?;
                 Value::Keyed(key, value(form, f).into())
             }
             None if client && self.keys == KeyPlace::Tuple => keyed(form, f),

@@ -1,7 +1,7 @@
 //! Logs of a Jepsen run as in Porcupine's test data: one operation per line, after the logger's name; and Jepsen's `history.txt`,
 //! which has these lines without anything before them, their fields between tabs.
 
-use super::edn::{Fault, Form, Reader};
+use super::edn::{Form, Reader, SyntaxFault};
 use super::operation::{OperationDraft, kind, value};
 use super::stream::Parsed;
 use seatrial_history::{Extra, Op, Process, Symbol};
@@ -24,7 +24,7 @@ fn is_row(line: &str) -> bool {
 
 /// The next operation in log lines such as `INFO  jepsen.util - 3 :invoke :cas [1 2]`, from `at` on; lines of other
 /// loggers are passed over. A line without end counts only when the text `ended`.
-pub(super) fn next(text: &str, at: usize, ended: bool) -> Result<Parsed, Fault> {
+pub(super) fn next(text: &str, at: usize, ended: bool) -> Result<Parsed, SyntaxFault> {
     let mut start = at;
     while start < text.len() {
         let rest = &text[start..];
@@ -38,7 +38,7 @@ pub(super) fn next(text: &str, at: usize, ended: bool) -> Result<Parsed, Fault> 
         let mark = line.find(MARK).map(|mark| mark + MARK.len());
         if let Some(from) = mark.or_else(|| is_row(line).then_some(0)) {
             let op = operation(&line[from..])
-                .map_err(|fault| Fault::new(start + from + fault.at, fault.problem))?;
+                .map_err(|fault| SyntaxFault::new(start + from + fault.at, fault.problem))?;
             let draft = OperationDraft {
                 op,
                 indexed: false,
@@ -53,23 +53,28 @@ pub(super) fn next(text: &str, at: usize, ended: bool) -> Result<Parsed, Fault> 
 }
 
 /// An operation from `PROCESS TYPE F VALUE`, perhaps with an error after it.
-fn operation(text: &str) -> Result<Op, Fault> {
+fn operation(text: &str) -> Result<Op, SyntaxFault> {
     let mut reader = Reader::new(text);
     let process = match reader.form()? {
         Form::Int(number) if number >= 0 => Process::Client(number.cast_unsigned()),
         other => match other.name() {
             Some(name) => Process::Named(intern(name)?),
-            None => return Err(Fault::new(0, "a process (a number or a name) is expected")),
+            None => {
+                return Err(SyntaxFault::new(
+                    0,
+                    "a process (a number or a name) is expected",
+                ));
+            }
         },
     };
     reader.skip_blank()?;
     let kind_at = reader.at();
-    let kind = kind(&reader.form()?).map_err(|problem| Fault::new(kind_at, problem))?;
+    let kind = kind(&reader.form()?).map_err(|problem| SyntaxFault::new(kind_at, problem))?;
     reader.skip_blank()?;
     let f_at = reader.at();
     let f = match reader.form()?.name() {
         Some(name) => intern(name)?,
-        None => return Err(Fault::new(f_at, "the name of a function is expected")),
+        None => return Err(SyntaxFault::new(f_at, "the name of a function is expected")),
     };
     reader.skip_blank()?;
     let form = match reader.peek() {
@@ -83,7 +88,7 @@ fn operation(text: &str) -> Result<Op, Fault> {
         reader.skip_blank()?;
     }
     if reader.peek().is_some() {
-        return Err(Fault::new(reader.at(), "something follows the error"));
+        return Err(SyntaxFault::new(reader.at(), "something follows the error"));
     }
     let value = if process.is_client() {
         value(form, f)
@@ -101,6 +106,7 @@ fn operation(text: &str) -> Result<Op, Fault> {
     })
 }
 
-fn intern(name: &str) -> Result<Symbol, Fault> {
-    Symbol::intern(name).ok_or_else(|| Fault::new(0, "a name too long, or too many distinct names"))
+fn intern(name: &str) -> Result<Symbol, SyntaxFault> {
+    Symbol::intern(name)
+        .ok_or_else(|| SyntaxFault::new(0, "a name too long, or too many distinct names"))
 }

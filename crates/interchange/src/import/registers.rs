@@ -64,7 +64,7 @@ use veristrong::VeriStrong;
 
 /// A problem and its place.
 #[derive(Debug)]
-struct Fault {
+struct InputFault {
     place: SourcePosition,
     problem: String,
 }
@@ -173,7 +173,7 @@ impl<R: Read> TransactionReader<R> {
                 TransactionParser::DbcopJson(dbcop) => dbcop.advance(input, sink, place),
                 TransactionParser::TimeKiller(timekiller) => timekiller.advance(input, sink, place),
                 TransactionParser::Cobra(cobra) => cobra.advance(input, sink, place),
-                TransactionParser::None => Err(Fault {
+                TransactionParser::None => Err(InputFault {
                     place: SourcePosition::START,
                     problem: "this format is no list of transactions without times".to_owned(),
                 }),

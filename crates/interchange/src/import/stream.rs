@@ -1,6 +1,6 @@
 //! Reads the operations of a text through a window.
 
-use super::edn::Fault;
+use super::edn::SyntaxFault;
 use super::json::JsonOperations;
 use super::operation::{EdnOperations, KeyPlace, OperationDraft};
 use super::sequence::ProcessSequence;
@@ -389,7 +389,7 @@ impl<R: Read> TextOperations<R> {
             _ if self.window.failure.is_some() => {
                 let problem = self.window.failure.take().unwrap_or_default();
                 let end = self.window.text.len();
-                Err(self.located(Fault::new(end, problem)))
+                Err(self.located(SyntaxFault::new(end, problem)))
             }
             Err(fault) => Err(self.located(fault)),
             Ok(Parsed::Unclosed(at)) => {
@@ -410,7 +410,7 @@ impl<R: Read> TextOperations<R> {
         }
     }
 
-    fn located(&self, fault: Fault) -> ImportError {
+    fn located(&self, fault: SyntaxFault) -> ImportError {
         error_at(&self.name, self.window.place(fault.at), fault.problem)
     }
 

@@ -1,7 +1,7 @@
 //! Findings about cycles of commits as text.
 
 use super::ForcedOrder;
-use super::axiomatic_model::Model;
+use super::axiomatic_model::AxiomaticModel;
 use super::commit_cycle::{CommitEdge, EdgeReason};
 use super::session_program::{ReadSource, SessionProgram};
 use seatrial_checker::{Anomaly, Finding, FindingStep};
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 const CAUSALITY_CYCLE: Anomaly = "causality-cycle";
 
 /// The name of the anomaly that a cycle shows.
-pub(super) fn anomaly(model: Model, cycle: &[CommitEdge]) -> Anomaly {
+pub(super) fn anomaly(model: AxiomaticModel, cycle: &[CommitEdge]) -> Anomaly {
     let is_forced = |edge: &CommitEdge| matches!(edge.why, EdgeReason::Forced { .. });
     if cycle.iter().any(is_forced) {
         model.violation()
@@ -26,7 +26,7 @@ pub(super) fn anomaly(model: Model, cycle: &[CommitEdge]) -> Anomaly {
 /// The finding of a cycle: its transactions, and why each comes before the next.
 pub(super) fn cycle(
     program: &SessionProgram<'_>,
-    model: Model,
+    model: AxiomaticModel,
     anomaly: Anomaly,
     cycle: &[CommitEdge],
 ) -> Finding {
@@ -52,7 +52,11 @@ pub(super) fn cycle(
 }
 
 /// The finding of a read of an initial state whose reader had seen an overwrite of it.
-pub(super) fn unborn(program: &SessionProgram<'_>, model: Model, forced: ForcedOrder) -> Finding {
+pub(super) fn unborn(
+    program: &SessionProgram<'_>,
+    model: AxiomaticModel,
+    forced: ForcedOrder,
+) -> Finding {
     let mut witness = CommitWitness::new(program, model);
     let (writer, reader) = (witness.name(forced.before), witness.name(forced.reader));
     let path = path(program, model, forced.before, forced.reader);
@@ -79,12 +83,12 @@ pub(super) fn unborn(program: &SessionProgram<'_>, model: Model, forced: ForcedO
 /// The witness of one finding: transactions with the names that they have in its text.
 struct CommitWitness<'a> {
     program: &'a SessionProgram<'a>,
-    model: Model,
+    model: AxiomaticModel,
     named: Vec<u32>,
 }
 
 impl<'a> CommitWitness<'a> {
-    fn new(program: &'a SessionProgram<'a>, model: Model) -> CommitWitness<'a> {
+    fn new(program: &'a SessionProgram<'a>, model: AxiomaticModel) -> CommitWitness<'a> {
         let named = Vec::new();
         CommitWitness {
             program,
@@ -186,15 +190,41 @@ impl<'a> CommitWitness<'a> {
     }
 }
 
+/// The path of PRAM: from the writer's session to the reader's, through one read of the reader's session.
+fn pram(program: &SessionProgram<'_>, writer: u32, reader: u32) -> Option<Vec<CommitEdge>> {
+    let mine = program.members(program.session(reader)).iter();
+    let mut mine = mine.filter(|&&one| one <= reader);
+    let through = |one: u32| {
+        program.sources(one).find_map(|source| {
+            let start = session(program, writer, source)?;
+            Some(
+                [
+                    start,
+                    direct(program, source, one)?,
+                    session(program, one, reader)?,
+                ]
+                .concat(),
+            )
+        })
+    };
+    let way = session(program, writer, reader);
+    way.or_else(|| mine.find_map(|&one| through(one)))
+}
+
 /// The path by which `reader` has seen `writer` under the model: sessions and reads from one to the other.
-fn path(program: &SessionProgram<'_>, model: Model, writer: u32, reader: u32) -> Vec<CommitEdge> {
+fn path(
+    program: &SessionProgram<'_>,
+    model: AxiomaticModel,
+    writer: u32,
+    reader: u32,
+) -> Vec<CommitEdge> {
     let found = match model {
-        Model::AxiomaticReadCommitted => direct(program, writer, reader),
-        Model::ReadYourWrites => session(program, writer, reader),
-        Model::AxiomaticReadAtomic => {
+        AxiomaticModel::AxiomaticReadCommitted => direct(program, writer, reader),
+        AxiomaticModel::ReadYourWrites => session(program, writer, reader),
+        AxiomaticModel::AxiomaticReadAtomic => {
             direct(program, writer, reader).or_else(|| session(program, writer, reader))
         }
-        Model::MonotonicReads => {
+        AxiomaticModel::MonotonicReads => {
             let earlier = program.members(program.session(reader)).iter();
             let mut earlier = earlier.filter(|&&one| one < reader);
             earlier.find_map(|&one| {
@@ -207,7 +237,7 @@ fn path(program: &SessionProgram<'_>, model: Model, writer: u32, reader: u32) ->
                 )
             })
         }
-        Model::MonotonicWrites => program.sources(reader).find_map(|source| {
+        AxiomaticModel::MonotonicWrites => program.sources(reader).find_map(|source| {
             Some(
                 [
                     session(program, writer, source)?,
@@ -216,7 +246,7 @@ fn path(program: &SessionProgram<'_>, model: Model, writer: u32, reader: u32) ->
                 .concat(),
             )
         }),
-        Model::WritesFollowReads => program.sources(reader).find_map(|source| {
+        AxiomaticModel::WritesFollowReads => program.sources(reader).find_map(|source| {
             let earlier = program.members(program.session(source)).iter();
             let mut earlier = earlier.filter(|&&one| one <= source);
             let seen = earlier.find_map(|&one| {
@@ -230,26 +260,8 @@ fn path(program: &SessionProgram<'_>, model: Model, writer: u32, reader: u32) ->
             });
             Some([seen?, direct(program, source, reader)?].concat())
         }),
-        Model::Pram => {
-            let mine = program.members(program.session(reader)).iter();
-            let mut mine = mine.filter(|&&one| one <= reader);
-            let through = |one: u32| {
-                program.sources(one).find_map(|source| {
-                    let start = session(program, writer, source)?;
-                    Some(
-                        [
-                            start,
-                            direct(program, source, one)?,
-                            session(program, one, reader)?,
-                        ]
-                        .concat(),
-                    )
-                })
-            };
-            let way = session(program, writer, reader);
-            way.or_else(|| mine.find_map(|&one| through(one)))
-        }
-        Model::Causal => causal(program, writer, reader),
+        AxiomaticModel::Pram => pram(program, writer, reader),
+        AxiomaticModel::Causal => causal(program, writer, reader),
         // Without visibility; cycles of these are explained by themselves.
         _ => None,
     };

@@ -9,7 +9,7 @@ use seatrial_cycles::anomaly::NO_ORDER;
 /// transaction comes after those that it reads from. A weak level defines which transactions a reader *r* has *seen*: if
 /// *r* has seen *t*, which writes a key, and reads that key from *u*, then *t* comes before *u* (or is *u*).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Model {
+pub enum AxiomaticModel {
     /// Seen, from each read on: the transaction that *r* read from (Biswas and Enea 2019). Stronger than Adya's PL-2, which
     /// lets a reader return to an older version of another key.
     AxiomaticReadCommitted,
@@ -57,68 +57,70 @@ pub enum Model {
     StrictSerializable,
 }
 
-impl Model {
+impl AxiomaticModel {
     /// The models that are decided in polynomial time, from session guarantees to causal consistency.
-    pub const POLYNOMIAL: [Model; 8] = [
-        Model::AxiomaticReadCommitted,
-        Model::AxiomaticReadAtomic,
-        Model::Causal,
-        Model::ReadYourWrites,
-        Model::MonotonicReads,
-        Model::MonotonicWrites,
-        Model::WritesFollowReads,
-        Model::Pram,
+    pub const POLYNOMIAL: [AxiomaticModel; 8] = [
+        AxiomaticModel::AxiomaticReadCommitted,
+        AxiomaticModel::AxiomaticReadAtomic,
+        AxiomaticModel::Causal,
+        AxiomaticModel::ReadYourWrites,
+        AxiomaticModel::MonotonicReads,
+        AxiomaticModel::MonotonicWrites,
+        AxiomaticModel::WritesFollowReads,
+        AxiomaticModel::Pram,
     ];
 
     /// The models that are hard to decide in general, from weak to strong.
-    pub const SEARCHED: [Model; 10] = [
-        Model::Prefix,
-        Model::StrongSessionPrefix,
-        Model::ParallelSnapshotIsolation,
-        Model::StrongSessionParallelSnapshotIsolation,
-        Model::SnapshotIsolation,
-        Model::StrongSessionSnapshotIsolation,
-        Model::StrongSnapshotIsolation,
-        Model::Serializable,
-        Model::StrongSessionSerializable,
-        Model::StrictSerializable,
+    pub const SEARCHED: [AxiomaticModel; 10] = [
+        AxiomaticModel::Prefix,
+        AxiomaticModel::StrongSessionPrefix,
+        AxiomaticModel::ParallelSnapshotIsolation,
+        AxiomaticModel::StrongSessionParallelSnapshotIsolation,
+        AxiomaticModel::SnapshotIsolation,
+        AxiomaticModel::StrongSessionSnapshotIsolation,
+        AxiomaticModel::StrongSnapshotIsolation,
+        AxiomaticModel::Serializable,
+        AxiomaticModel::StrongSessionSerializable,
+        AxiomaticModel::StrictSerializable,
     ];
 
     /// All models.
-    pub fn all() -> impl Iterator<Item = Model> {
-        Model::POLYNOMIAL.into_iter().chain(Model::SEARCHED)
+    pub fn all() -> impl Iterator<Item = AxiomaticModel> {
+        AxiomaticModel::POLYNOMIAL
+            .into_iter()
+            .chain(AxiomaticModel::SEARCHED)
     }
 
     /// The name in `--model`.
     pub fn name(self) -> &'static str {
         match self {
-            Model::AxiomaticReadCommitted => "axiomatic-read-committed",
-            Model::AxiomaticReadAtomic => "axiomatic-read-atomic",
-            Model::Causal => "causal",
-            Model::ReadYourWrites => "read-your-writes",
-            Model::MonotonicReads => "monotonic-reads",
-            Model::MonotonicWrites => "monotonic-writes",
-            Model::WritesFollowReads => "writes-follow-reads",
-            Model::Pram => "pram",
-            Model::Prefix => "prefix",
-            Model::StrongSessionPrefix => "strong-session-prefix",
-            Model::ParallelSnapshotIsolation => "parallel-snapshot-isolation",
-            Model::StrongSessionParallelSnapshotIsolation => {
+            AxiomaticModel::AxiomaticReadCommitted => "axiomatic-read-committed",
+            AxiomaticModel::AxiomaticReadAtomic => "axiomatic-read-atomic",
+            AxiomaticModel::Causal => "causal",
+            AxiomaticModel::ReadYourWrites => "read-your-writes",
+            AxiomaticModel::MonotonicReads => "monotonic-reads",
+            AxiomaticModel::MonotonicWrites => "monotonic-writes",
+            AxiomaticModel::WritesFollowReads => "writes-follow-reads",
+            AxiomaticModel::Pram => "pram",
+            AxiomaticModel::Prefix => "prefix",
+            AxiomaticModel::StrongSessionPrefix => "strong-session-prefix",
+            AxiomaticModel::ParallelSnapshotIsolation => "parallel-snapshot-isolation",
+            AxiomaticModel::StrongSessionParallelSnapshotIsolation => {
                 "strong-session-parallel-snapshot-isolation"
             }
-            Model::SnapshotIsolation => "snapshot-isolation",
-            Model::StrongSessionSnapshotIsolation => "strong-session-snapshot-isolation",
-            Model::StrongSnapshotIsolation => "strong-snapshot-isolation",
-            Model::Serializable => "serializable",
-            Model::StrongSessionSerializable => "strong-session-serializable",
-            Model::StrictSerializable => "strict-serializable",
+            AxiomaticModel::SnapshotIsolation => "snapshot-isolation",
+            AxiomaticModel::StrongSessionSnapshotIsolation => "strong-session-snapshot-isolation",
+            AxiomaticModel::StrongSnapshotIsolation => "strong-snapshot-isolation",
+            AxiomaticModel::Serializable => "serializable",
+            AxiomaticModel::StrongSessionSerializable => "strong-session-serializable",
+            AxiomaticModel::StrictSerializable => "strict-serializable",
         }
     }
 
     /// The model with this name, or with another name that the level has elsewhere (`SI`, `PSI`, `PL-3`, …).
-    pub fn by_name(name: &str) -> Option<Model> {
+    pub fn by_name(name: &str) -> Option<AxiomaticModel> {
         let other = Level::by_name(name).map(Level::name);
-        Model::all().find(|model| model.name() == name || Some(model.name()) == other)
+        AxiomaticModel::all().find(|model| model.name() == name || Some(model.name()) == other)
     }
 
     /// The axiom and the order to follow, for a model that is searched for.
@@ -126,75 +128,87 @@ impl Model {
         use Axiom::{Parallel, Prefix, Serializable, Snapshot};
         use RespectedOrder::{Nothing, Sessions, Time};
         let (axiom, follows) = match self {
-            Model::Prefix => (Prefix, Nothing),
-            Model::StrongSessionPrefix => (Prefix, Sessions),
-            Model::ParallelSnapshotIsolation => (Parallel, Nothing),
-            Model::StrongSessionParallelSnapshotIsolation => (Parallel, Sessions),
-            Model::SnapshotIsolation => (Snapshot, Nothing),
-            Model::StrongSessionSnapshotIsolation => (Snapshot, Sessions),
-            Model::StrongSnapshotIsolation => (Snapshot, Time),
-            Model::Serializable => (Serializable, Nothing),
-            Model::StrongSessionSerializable => (Serializable, Sessions),
-            Model::StrictSerializable => (Serializable, Time),
+            AxiomaticModel::Prefix => (Prefix, Nothing),
+            AxiomaticModel::StrongSessionPrefix => (Prefix, Sessions),
+            AxiomaticModel::ParallelSnapshotIsolation => (Parallel, Nothing),
+            AxiomaticModel::StrongSessionParallelSnapshotIsolation => (Parallel, Sessions),
+            AxiomaticModel::SnapshotIsolation => (Snapshot, Nothing),
+            AxiomaticModel::StrongSessionSnapshotIsolation => (Snapshot, Sessions),
+            AxiomaticModel::StrongSnapshotIsolation => (Snapshot, Time),
+            AxiomaticModel::Serializable => (Serializable, Nothing),
+            AxiomaticModel::StrongSessionSerializable => (Serializable, Sessions),
+            AxiomaticModel::StrictSerializable => (Serializable, Time),
             _ => return None,
         };
         Some(OrderModel { axiom, follows })
     }
 
     /// The models that it directly implies.
-    fn weaker(self) -> &'static [Model] {
+    fn weaker(self) -> &'static [AxiomaticModel] {
         match self {
-            Model::Causal => &[Model::Pram, Model::WritesFollowReads],
-            Model::Pram => &[
-                Model::AxiomaticReadAtomic,
-                Model::MonotonicReads,
-                Model::MonotonicWrites,
+            AxiomaticModel::Causal => &[AxiomaticModel::Pram, AxiomaticModel::WritesFollowReads],
+            AxiomaticModel::Pram => &[
+                AxiomaticModel::AxiomaticReadAtomic,
+                AxiomaticModel::MonotonicReads,
+                AxiomaticModel::MonotonicWrites,
             ],
-            Model::AxiomaticReadAtomic => &[Model::AxiomaticReadCommitted, Model::ReadYourWrites],
-            Model::StrongSessionPrefix => &[Model::Prefix, Model::Causal],
-            Model::StrongSessionParallelSnapshotIsolation => {
-                &[Model::ParallelSnapshotIsolation, Model::Causal]
-            }
-            Model::SnapshotIsolation => &[Model::Prefix, Model::ParallelSnapshotIsolation],
-            Model::StrongSessionSnapshotIsolation => &[
-                Model::SnapshotIsolation,
-                Model::StrongSessionPrefix,
-                Model::StrongSessionParallelSnapshotIsolation,
+            AxiomaticModel::AxiomaticReadAtomic => &[
+                AxiomaticModel::AxiomaticReadCommitted,
+                AxiomaticModel::ReadYourWrites,
             ],
-            Model::StrongSnapshotIsolation => &[Model::StrongSessionSnapshotIsolation],
-            Model::Serializable => &[Model::SnapshotIsolation],
-            Model::StrongSessionSerializable => {
-                &[Model::Serializable, Model::StrongSessionSnapshotIsolation]
+            AxiomaticModel::StrongSessionPrefix => {
+                &[AxiomaticModel::Prefix, AxiomaticModel::Causal]
             }
-            Model::StrictSerializable => &[
-                Model::StrongSessionSerializable,
-                Model::StrongSnapshotIsolation,
+            AxiomaticModel::StrongSessionParallelSnapshotIsolation => &[
+                AxiomaticModel::ParallelSnapshotIsolation,
+                AxiomaticModel::Causal,
+            ],
+            AxiomaticModel::SnapshotIsolation => &[
+                AxiomaticModel::Prefix,
+                AxiomaticModel::ParallelSnapshotIsolation,
+            ],
+            AxiomaticModel::StrongSessionSnapshotIsolation => &[
+                AxiomaticModel::SnapshotIsolation,
+                AxiomaticModel::StrongSessionPrefix,
+                AxiomaticModel::StrongSessionParallelSnapshotIsolation,
+            ],
+            AxiomaticModel::StrongSnapshotIsolation => {
+                &[AxiomaticModel::StrongSessionSnapshotIsolation]
+            }
+            AxiomaticModel::Serializable => &[AxiomaticModel::SnapshotIsolation],
+            AxiomaticModel::StrongSessionSerializable => &[
+                AxiomaticModel::Serializable,
+                AxiomaticModel::StrongSessionSnapshotIsolation,
+            ],
+            AxiomaticModel::StrictSerializable => &[
+                AxiomaticModel::StrongSessionSerializable,
+                AxiomaticModel::StrongSnapshotIsolation,
             ],
             _ => &[],
         }
     }
 
     /// Does every history that keeps this model keep `other`, too?
-    pub fn implies(self, other: Model) -> bool {
+    pub fn implies(self, other: AxiomaticModel) -> bool {
         self == other || self.weaker().iter().any(|weaker| weaker.implies(other))
     }
 
     /// The models that imply this one.
-    pub fn stronger(self) -> impl Iterator<Item = Model> {
-        Model::all().filter(move |&other| other != self && other.implies(self))
+    pub fn stronger(self) -> impl Iterator<Item = AxiomaticModel> {
+        AxiomaticModel::all().filter(move |&other| other != self && other.implies(self))
     }
 
     /// The anomaly of a cycle that needs more than sessions and reads.
     pub(super) fn violation(self) -> Anomaly {
         match self {
-            Model::AxiomaticReadCommitted => "non-monotonic-read",
-            Model::AxiomaticReadAtomic => "fractured-read",
-            Model::Causal => "causal-violation",
-            Model::ReadYourWrites => "missed-own-write",
-            Model::MonotonicReads => "backward-read",
-            Model::MonotonicWrites => "reordered-writes",
-            Model::WritesFollowReads => "effect-without-cause",
-            Model::Pram => "session-order-violation",
+            AxiomaticModel::AxiomaticReadCommitted => "non-monotonic-read",
+            AxiomaticModel::AxiomaticReadAtomic => "fractured-read",
+            AxiomaticModel::Causal => "causal-violation",
+            AxiomaticModel::ReadYourWrites => "missed-own-write",
+            AxiomaticModel::MonotonicReads => "backward-read",
+            AxiomaticModel::MonotonicWrites => "reordered-writes",
+            AxiomaticModel::WritesFollowReads => "effect-without-cause",
+            AxiomaticModel::Pram => "session-order-violation",
             // A cycle of these is named after its edges.
             _ => NO_ORDER,
         }
@@ -202,6 +216,9 @@ impl Model {
 
     /// Does visibility depend on an order of sessions and reads?
     pub(super) fn needs_order(self) -> bool {
-        matches!(self, Model::Causal | Model::Pram | Model::MonotonicWrites)
+        matches!(
+            self,
+            AxiomaticModel::Causal | AxiomaticModel::Pram | AxiomaticModel::MonotonicWrites
+        )
     }
 }

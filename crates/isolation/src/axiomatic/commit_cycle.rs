@@ -1,7 +1,7 @@
 //! The shortest cycle of a component, as a witness.
 
 use super::session_program::{ReadSource, SessionProgram};
-use super::{Model, Predecessors, infer};
+use super::{AxiomaticModel, Predecessors, infer};
 use seatrial_cycles::{Version, dense_id};
 
 /// Number of components of which a cycle is reported.
@@ -36,7 +36,7 @@ pub(super) struct CommitEdge {
 /// A short cycle of each of the first components; the shortest if the search finishes within its bound.
 pub(super) fn cycles(
     program: &SessionProgram<'_>,
-    model: Model,
+    model: AxiomaticModel,
     components: &[Vec<u32>],
 ) -> Vec<Vec<CommitEdge>> {
     let components = &components[..components.len().min(CYCLES_MAX)];
@@ -50,7 +50,11 @@ pub(super) fn cycles(
 }
 
 /// The edges inside components, sorted.
-fn inside(program: &SessionProgram<'_>, model: Model, components: &[Vec<u32>]) -> Vec<CommitEdge> {
+fn inside(
+    program: &SessionProgram<'_>,
+    model: AxiomaticModel,
+    components: &[Vec<u32>],
+) -> Vec<CommitEdge> {
     // By transaction: its component; `None` if it is in none of these.
     let mut component: Vec<Option<ComponentId>> = vec![None; program.columns.len()];
     for (id, members) in ComponentId::all(components.len()).zip(components) {

@@ -1,7 +1,7 @@
 //! Models whose order of transactions is searched for.
 
 use super::exported_order;
-use super::{Isolation, Model};
+use super::{AxiomaticModel, Isolation};
 use crate::decision::{
     ModelAnswer, OrderModel, OrderWitness, RespectedOrder, SearchEffort, UnexplainedTransactions,
     decide,
@@ -249,13 +249,15 @@ fn figures(columns: &Columns, effort: SearchEffort) -> Figures {
 }
 
 /// The property that transactions lack if the model does not hold: "these transactions cannot be …".
-pub(super) fn in_words(model: Model) -> String {
+pub(super) fn in_words(model: AxiomaticModel) -> String {
     match model {
-        Model::Serializable => "serializable".into(),
-        Model::StrongSessionSerializable => {
+        AxiomaticModel::Serializable => "serializable".into(),
+        AxiomaticModel::StrongSessionSerializable => {
             "serializable in an order that follows their sessions".into()
         }
-        Model::StrictSerializable => "serializable in an order that follows real time".into(),
+        AxiomaticModel::StrictSerializable => {
+            "serializable in an order that follows real time".into()
+        }
         other => format!("explained by {}", other.name()),
     }
 }

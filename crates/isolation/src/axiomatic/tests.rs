@@ -28,12 +28,12 @@ fn columns(lines: &str) -> Columns {
     builder.finish().unwrap()
 }
 
-fn judge(model: Model, lines: &str) -> Verdict {
+fn judge(model: AxiomaticModel, lines: &str) -> Verdict {
     Isolation::new(model).check_columns(&columns(lines))
 }
 
 /// What a person reads.
-fn told(model: Model, lines: &str, expected: &Expect) {
+fn told(model: AxiomaticModel, lines: &str, expected: &Expect) {
     let verdict = judge(model, lines);
     let mut actual = format!("{:?} {:?}\n", verdict.valid, verdict.anomalies);
     for finding in &verdict.findings {
@@ -50,9 +50,9 @@ fn told(model: Model, lines: &str, expected: &Expect) {
 
 /// The models that a history breaks.
 fn broken(lines: &str) -> Vec<&'static str> {
-    let models = Model::POLYNOMIAL.into_iter();
+    let models = AxiomaticModel::POLYNOMIAL.into_iter();
     let broken = models.filter(|&model| judge(model, lines).valid != Validity::Valid);
-    broken.map(Model::name).collect()
+    broken.map(AxiomaticModel::name).collect()
 }
 
 /// One session reads the second write of the file before the first: only the database knew.
@@ -81,7 +81,8 @@ fn timestamps_are_the_first_guess() {
             import::registers::TransactionReader::open("a", text.as_bytes(), format, options);
         while reader.advance(&mut builder).unwrap() {}
         let columns = builder.finish().unwrap();
-        let verdict = Isolation::new(Model::StrongSessionSerializable).check_columns(&columns);
+        let verdict =
+            Isolation::new(AxiomaticModel::StrongSessionSerializable).check_columns(&columns);
         assert_eq!(verdict.valid, Validity::Valid);
         verdict.details.to_json()["unsettled"].clone()
     };
@@ -130,7 +131,10 @@ fn each_model_forbids_what_it_is_for() {
     // Two sessions see two writes in opposite orders.
     let long_fork = "1 w:x:1\n2 w:y:1\n3 r:x:1 r:y:-\n4 r:y:1 r:x:-";
     assert_eq!(broken(long_fork), [""; 0]);
-    let all: Vec<_> = Model::POLYNOMIAL.into_iter().map(Model::name).collect();
+    let all: Vec<_> = AxiomaticModel::POLYNOMIAL
+        .into_iter()
+        .map(AxiomaticModel::name)
+        .collect();
     // A session reads what it writes only later.
     assert_eq!(broken("1 r:x:1\n1 w:x:1"), all);
 }
@@ -138,7 +142,7 @@ fn each_model_forbids_what_it_is_for() {
 #[test]
 fn findings_are_told_in_words() {
     told(
-        Model::AxiomaticReadCommitted,
+        AxiomaticModel::AxiomaticReadCommitted,
         "1 w:x:1 w:y:1\n1 w:x:2 w:y:2\n2 r:y:2 r:x:1",
         &expect![[r#"
             Invalid {"non-monotonic-read": 1}
@@ -154,7 +158,7 @@ fn findings_are_told_in_words() {
         "#]],
     );
     told(
-        Model::Causal,
+        AxiomaticModel::Causal,
         "1 w:x:1\n2 r:x:1\n2 w:y:1\n3 r:y:1\n3 r:x:-",
         &expect![[r#"
             Invalid {"causal-violation": 1}
@@ -172,7 +176,7 @@ fn findings_are_told_in_words() {
         "#]],
     );
     told(
-        Model::Causal,
+        AxiomaticModel::Causal,
         "1 w:x:1\n2 w:x:2\n3 r:x:1\n3 r:x:2\n4 r:x:2\n4 r:x:1",
         &expect![[r#"
             Invalid {"causal-violation": 1}
@@ -191,7 +195,7 @@ fn findings_are_told_in_words() {
         "#]],
     );
     told(
-        Model::Pram,
+        AxiomaticModel::Pram,
         "1 r:x:1\n1 w:x:1",
         &expect![[r#"
             Invalid {"causality-cycle": 1}

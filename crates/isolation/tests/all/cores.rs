@@ -4,7 +4,7 @@ use seatrial_checker::{Validity, certify};
 use seatrial_history::{
     ChunkBuffer, Chunks, History, Key, Mop, Observed, Op, OpType, Process, Value,
 };
-use seatrial_isolation::{Isolation, Model};
+use seatrial_isolation::{AxiomaticModel, Isolation};
 use seatrial_verify::{Certificate, Proof, Unproven, Verifier, verify};
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ fn riddle(length: usize) -> Puzzle {
     puzzle
 }
 
-fn judged(history: &Arc<History>, model: Model) -> Certificate {
+fn judged(history: &Arc<History>, model: AxiomaticModel) -> Certificate {
     let (verdict, certificate) = certify(&Isolation::new(model), history.as_ref()).unwrap();
     assert_eq!(verdict.valid, Validity::Invalid, "{verdict:#?}");
     certificate.unwrap()
@@ -138,10 +138,10 @@ fn ensure_least(
 #[test]
 fn circles_of_many_transactions_are_replayed() {
     for (length, model) in [
-        (61, Model::Serializable),
-        (200, Model::Prefix),
-        (300, Model::ParallelSnapshotIsolation),
-        (700, Model::SnapshotIsolation),
+        (61, AxiomaticModel::Serializable),
+        (200, AxiomaticModel::Prefix),
+        (300, AxiomaticModel::ParallelSnapshotIsolation),
+        (700, AxiomaticModel::SnapshotIsolation),
     ] {
         let history = circle(length).history();
         let certificate = judged(&history, model);
@@ -166,7 +166,7 @@ fn cores_in_which_both_orders_must_be_tried_are_replayed() {
         let all = Proof::Core((0..count as u64).collect());
         let told = Certificate::new("serializable", all);
         ensure_least(&history, &told, (0..count).step_by(1 + length / 5));
-        let found = judged(&history, Model::Serializable);
+        let found = judged(&history, AxiomaticModel::Serializable);
         assert_eq!(found.proof, told.proof);
         // A long fork: those in parallel may see versions in different orders.
         let model = "parallel-snapshot-isolation".into();
@@ -183,7 +183,7 @@ fn cores_in_which_both_orders_must_be_tried_are_replayed() {
 #[test]
 fn a_core_that_takes_too_long_is_left_open() {
     let history = riddle(3).history();
-    let certificate = judged(&history, Model::Serializable);
+    let certificate = judged(&history, AxiomaticModel::Serializable);
     let verified = |steps| {
         let verifier = Verifier::read(&*history).unwrap().with_bound(steps);
         verifier.verify(&certificate)

@@ -5,7 +5,7 @@ use crate::stores::{histories, printed};
 use seatrial_checker::{Validity, Verdict, certify};
 use seatrial_cycles::SearchBound;
 use seatrial_history::{History, Key, Mop, Observed, Op, OpType, Process, Value};
-use seatrial_isolation::{Isolation, Model};
+use seatrial_isolation::{AxiomaticModel, Isolation};
 use seatrial_machine::Rng;
 use seatrial_verify::{Certificate, Proof, verify};
 use std::collections::BTreeMap;
@@ -193,14 +193,14 @@ fn micro_operation(one: &mut Running) {
     one.done += 1;
 }
 
-fn judged(history: &Arc<History>, model: Model) -> (Verdict, Option<Certificate>) {
+fn judged(history: &Arc<History>, model: AxiomaticModel) -> (Verdict, Option<Certificate>) {
     judged_in(history, model, Vec::new())
 }
 
 /// With an order from outside.
 fn judged_in(
     history: &Arc<History>,
-    model: Model,
+    model: AxiomaticModel,
     order: Vec<(u64, i64)>,
 ) -> (Verdict, Option<Certificate>) {
     let bound = SearchBound {
@@ -211,11 +211,11 @@ fn judged_in(
 }
 
 /// Does the store promise so much?
-fn is_promised(store: Store, model: Model) -> bool {
+fn is_promised(store: Store, model: AxiomaticModel) -> bool {
     match store {
         Store::Serial => true,
-        Store::Snapshot => Model::StrongSnapshotIsolation.implies(model),
-        Store::LostUpdates => Model::StrongSessionPrefix.implies(model),
+        Store::Snapshot => AxiomaticModel::StrongSnapshotIsolation.implies(model),
+        Store::LostUpdates => AxiomaticModel::StrongSessionPrefix.implies(model),
         Store::ReadCommitted => false,
     }
 }
@@ -241,7 +241,7 @@ fn what_a_store_promises_holds_and_every_verdict_is_proven() {
         let shape = any_shape(seed, 30, 300, &mut rng);
         let history = Arc::new(simulated(&shape, &mut rng));
         let mut holds = Vec::new();
-        for (number, model) in Model::SEARCHED.into_iter().enumerate() {
+        for (number, model) in AxiomaticModel::SEARCHED.into_iter().enumerate() {
             let (verdict, certificate) = judged(&history, model);
             let context = || format!("seed {seed} {shape} {model:?}: {}", verdict.details);
             match verdict.valid {
@@ -272,7 +272,7 @@ fn what_a_store_promises_holds_and_every_verdict_is_proven() {
             refuse_tampered(&history, certificate, &mut rng);
         }
         for &model in &holds {
-            let weaker = Model::SEARCHED
+            let weaker = AxiomaticModel::SEARCHED
                 .into_iter()
                 .filter(|&other| model.implies(other));
             assert!(
@@ -306,7 +306,7 @@ fn an_order_from_outside_changes_no_verdict() {
         let mut rng = Rng::from_seed(seed ^ 0x0d3);
         let shape = any_shape(seed, 20, 200, &mut rng);
         let history = Arc::new(simulated(&shape, &mut rng));
-        let model = *rng.pick(&Model::SEARCHED);
+        let model = *rng.pick(&AxiomaticModel::SEARCHED);
         let (alone, _) = judged(&history, model);
         let order = any_order(&history, &mut rng);
         let (told, certificate) = judged_in(&history, model, order);
@@ -336,7 +336,7 @@ fn the_right_order_leaves_nothing_to_search() {
             events_max: 4,
         };
         let history = Arc::new(simulated(&shape, &mut rng));
-        let model = Model::SnapshotIsolation;
+        let model = AxiomaticModel::SnapshotIsolation;
         let (alone, certificate) = judged(&history, model);
         let Some(Proof::Snapshots(places)) = certificate.map(|one| one.proof) else {
             panic!("seed {seed}");

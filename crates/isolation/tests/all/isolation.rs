@@ -4,7 +4,7 @@ use crate::stores::histories;
 use seatrial_checker::{Validity, certify};
 use seatrial_history::{History, Key, Mop, Observed, Op, OpType, Process, Value};
 use seatrial_isolation::registers::{Columns, ColumnsBuilder};
-use seatrial_isolation::{Isolation, Model};
+use seatrial_isolation::{AxiomaticModel, Isolation};
 use seatrial_machine::Rng;
 use seatrial_verify::{Certificate, Proof, verify};
 use std::sync::Arc;
@@ -283,27 +283,27 @@ impl Relations {
     }
 
     /// Does `reader` see `other` when it makes the read at `at`?
-    fn sees(&self, model: Model, other: usize, reader: usize, at: usize) -> bool {
+    fn sees(&self, model: AxiomaticModel, other: usize, reader: usize, at: usize) -> bool {
         let count = self.happened.len();
         let (session, read) = (&self.session, &self.read);
         // Session order, or the same.
         let upto = |from: usize, to: usize| from == to || session[from][to];
         let any = |test: &dyn Fn(usize) -> bool| (0..count).any(test);
         match model {
-            Model::AxiomaticReadCommitted => {
+            AxiomaticModel::AxiomaticReadCommitted => {
                 let mut external = self.external[reader].iter();
                 read[other][reader]
                     && external.any(|&(before, _, source)| before < at && source == Some(other))
             }
-            Model::AxiomaticReadAtomic => session[other][reader] || read[other][reader],
-            Model::Causal => self.causal[other][reader],
-            Model::ReadYourWrites => session[other][reader],
-            Model::MonotonicReads => any(&|one| read[other][one] && session[one][reader]),
-            Model::MonotonicWrites => any(&|one| session[other][one] && read[one][reader]),
-            Model::WritesFollowReads => {
+            AxiomaticModel::AxiomaticReadAtomic => session[other][reader] || read[other][reader],
+            AxiomaticModel::Causal => self.causal[other][reader],
+            AxiomaticModel::ReadYourWrites => session[other][reader],
+            AxiomaticModel::MonotonicReads => any(&|one| read[other][one] && session[one][reader]),
+            AxiomaticModel::MonotonicWrites => any(&|one| session[other][one] && read[one][reader]),
+            AxiomaticModel::WritesFollowReads => {
                 any(&|one| read[other][one] && any(&|two| upto(one, two) && read[two][reader]))
             }
-            Model::Pram => {
+            AxiomaticModel::Pram => {
                 let way = |one: usize, two: usize| {
                     upto(other, one) && read[one][two] && upto(two, reader)
                 };
@@ -314,7 +314,7 @@ impl Relations {
     }
 
     /// The pairs that the axiom asks for; a transaction before the initial state is `Err`.
-    fn forced(&self, all: &[Simple], model: Model) -> Result<Vec<Vec<bool>>, usize> {
+    fn forced(&self, all: &[Simple], model: AxiomaticModel) -> Result<Vec<Vec<bool>>, usize> {
         let mut forced = vec![vec![false; all.len()]; all.len()];
         for reader in (0..all.len()).filter(|&reader| self.happened[reader]) {
             for &(at, event, source) in &self.external[reader] {
@@ -389,10 +389,15 @@ fn is_witness(it: &Relations, forced: &[Vec<bool>], order: &[usize]) -> bool {
 }
 
 /// Compares all models on one history; which of them hold.
-fn compare(all: &[Simple], columns: &Columns, numbers: &[usize], context: &str) -> Vec<Model> {
+fn compare(
+    all: &[Simple],
+    columns: &Columns,
+    numbers: &[usize],
+    context: &str,
+) -> Vec<AxiomaticModel> {
     let it = relations(all);
     let mut valid = Vec::new();
-    for model in Model::POLYNOMIAL {
+    for model in AxiomaticModel::POLYNOMIAL {
         let forced = it.forced(all, model);
         let expected = !it.is_faulty
             && forced.as_ref().is_ok_and(|forced| match all.len() {
@@ -416,8 +421,8 @@ fn compare(all: &[Simple], columns: &Columns, numbers: &[usize], context: &str) 
             valid.push(model);
         }
     }
-    for model in Model::POLYNOMIAL {
-        for weaker in Model::POLYNOMIAL
+    for model in AxiomaticModel::POLYNOMIAL {
+        for weaker in AxiomaticModel::POLYNOMIAL
             .into_iter()
             .filter(|&weaker| model.implies(weaker))
         {
@@ -442,7 +447,7 @@ fn small_shape(transactions_max: usize, rng: &mut Rng) -> Shape {
 #[test]
 fn agrees_with_all_orders_of_commits_on_small_histories() {
     // Per model: valid, invalid, and invalid although all weaker ones are valid.
-    let mut seen = [[0; 3]; Model::POLYNOMIAL.len()];
+    let mut seen = [[0; 3]; AxiomaticModel::POLYNOMIAL.len()];
     let count = histories(4_000);
     for seed in 0..count {
         let mut rng = Rng::from_seed(seed);
@@ -450,8 +455,8 @@ fn agrees_with_all_orders_of_commits_on_small_histories() {
         let all = random(&mut rng, &shape);
         let (columns, numbers) = columns(&all, &mut rng);
         let valid = compare(&all, &columns, &numbers, &format!("seed {seed}"));
-        for (counts, model) in seen.iter_mut().zip(Model::POLYNOMIAL) {
-            let weaker = Model::POLYNOMIAL
+        for (counts, model) in seen.iter_mut().zip(AxiomaticModel::POLYNOMIAL) {
+            let weaker = AxiomaticModel::POLYNOMIAL
                 .into_iter()
                 .filter(|&it| it != model && model.implies(it));
             let holds = valid.contains(&model);
@@ -463,16 +468,16 @@ fn agrees_with_all_orders_of_commits_on_small_histories() {
     }
     println!("valid, invalid, invalid alone: {seen:?}");
     // What breaks the strong ones breaks a weaker one too, or takes more transactions.
-    for (counts, model) in seen.iter().zip(Model::POLYNOMIAL) {
+    for (counts, model) in seen.iter().zip(AxiomaticModel::POLYNOMIAL) {
         let [valid, invalid, alone] = counts.map(|it| it * 1_000 / count);
-        let is_common = matches!(model, Model::Causal | Model::Pram) || alone > 4;
+        let is_common = matches!(model, AxiomaticModel::Causal | AxiomaticModel::Pram) || alone > 4;
         assert!(valid > 100 && invalid > 50 && is_common, "{seen:?}");
     }
 }
 
 #[test]
 fn long_transactions_and_much_written_keys_are_judged_alike() {
-    let mut valid = [0; Model::POLYNOMIAL.len()];
+    let mut valid = [0; AxiomaticModel::POLYNOMIAL.len()];
     let count = histories(4_000) / 100;
     for seed in 0..count {
         let mut rng = Rng::from_seed(seed ^ 0x5eed);
@@ -487,7 +492,7 @@ fn long_transactions_and_much_written_keys_are_judged_alike() {
         let all = random(&mut rng, &shape);
         let (columns, numbers) = columns(&all, &mut rng);
         let holds = compare(&all, &columns, &numbers, &format!("seed {seed}"));
-        for (counts, model) in valid.iter_mut().zip(Model::POLYNOMIAL) {
+        for (counts, model) in valid.iter_mut().zip(AxiomaticModel::POLYNOMIAL) {
             *counts += u64::from(holds.contains(&model));
         }
     }
@@ -540,7 +545,7 @@ fn tampered(certificate: &Certificate) -> Certificate {
 
 #[test]
 fn certificates_of_weak_models_hold() {
-    let mut seen = [[0; 2]; Model::POLYNOMIAL.len()];
+    let mut seen = [[0; 2]; AxiomaticModel::POLYNOMIAL.len()];
     for seed in 0..histories(4_000) / 5 {
         let mut rng = Rng::from_seed(seed ^ 0xce27);
         let shape = small_shape(10, &mut rng);
@@ -550,7 +555,7 @@ fn certificates_of_weak_models_hold() {
         if !history.iter().any(|op| op.value.to_string().contains(":w")) {
             continue;
         }
-        for (counts, model) in seen.iter_mut().zip(Model::POLYNOMIAL) {
+        for (counts, model) in seen.iter_mut().zip(AxiomaticModel::POLYNOMIAL) {
             let (verdict, certificate) = certify(&Isolation::new(model), history.as_ref()).unwrap();
             let certificate = certificate.unwrap();
             if certificate.proof == Proof::Commits(Vec::new()) {

@@ -12,7 +12,7 @@ use std::ops::{Bound, RangeBounds};
 ///
 /// Each method adds a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Filter {
+pub struct ViewFilter {
     /// A bit for each type.
     kinds: u8,
     /// A bit for clients, another for all others.
@@ -39,9 +39,9 @@ const fn bit(kind: OpType) -> u8 {
     }
 }
 
-impl Default for Filter {
-    fn default() -> Filter {
-        Filter {
+impl Default for ViewFilter {
+    fn default() -> ViewFilter {
+        ViewFilter {
             kinds: 15,
             actors: CLIENTS | OTHERS,
             processes: None,
@@ -61,56 +61,56 @@ fn narrow<T: Ord>(known: &mut Option<BTreeSet<T>>, further: BTreeSet<T>) {
     }
 }
 
-impl Filter {
+impl ViewFilter {
     /// All operations.
-    pub fn all() -> Filter {
-        Filter::default()
+    pub fn all() -> ViewFilter {
+        ViewFilter::default()
     }
 
     /// Only operations of clients.
     #[must_use]
-    pub fn clients(mut self) -> Filter {
+    pub fn clients(mut self) -> ViewFilter {
         self.actors &= CLIENTS;
         self
     }
 
     /// Only operations of the nemesis and of other processes that are no clients.
     #[must_use]
-    pub fn nemesis(mut self) -> Filter {
+    pub fn nemesis(mut self) -> ViewFilter {
         self.actors &= OTHERS;
         self
     }
 
     /// Only operations of these types.
     #[must_use]
-    pub fn types(mut self, types: &[OpType]) -> Filter {
+    pub fn types(mut self, types: &[OpType]) -> ViewFilter {
         self.kinds &= types.iter().fold(0, |kinds, &kind| kinds | bit(kind));
         self
     }
 
     /// Only operations that took place or may have: `ok` and `info`.
     #[must_use]
-    pub fn possible(self) -> Filter {
+    pub fn possible(self) -> ViewFilter {
         self.types(&[OpType::Ok, OpType::Info])
     }
 
     /// Only operations of these processes.
     #[must_use]
-    pub fn processes(mut self, processes: impl IntoIterator<Item = Process>) -> Filter {
+    pub fn processes(mut self, processes: impl IntoIterator<Item = Process>) -> ViewFilter {
         narrow(&mut self.processes, processes.into_iter().collect());
         self
     }
 
     /// Only operations with one of these functions.
     #[must_use]
-    pub fn fs<F: Into<Symbol>>(mut self, fs: impl IntoIterator<Item = F>) -> Filter {
+    pub fn fs<F: Into<Symbol>>(mut self, fs: impl IntoIterator<Item = F>) -> ViewFilter {
         narrow(&mut self.fs, fs.into_iter().map(Into::into).collect());
         self
     }
 
     /// Only operations whose time, in nanoseconds since the test began and -1 if unknown, is in this range.
     #[must_use]
-    pub fn times(mut self, times: impl RangeBounds<i64>) -> Filter {
+    pub fn times(mut self, times: impl RangeBounds<i64>) -> ViewFilter {
         let start = match times.start_bound() {
             Bound::Included(&start) => Some(start),
             Bound::Excluded(&start) => start.checked_add(1),
@@ -132,7 +132,7 @@ impl Filter {
 
     /// Only operations whose index is in this range.
     #[must_use]
-    pub fn indices(mut self, indices: impl RangeBounds<u64>) -> Filter {
+    pub fn indices(mut self, indices: impl RangeBounds<u64>) -> ViewFilter {
         let start = match indices.start_bound() {
             Bound::Included(&start) => Some(start),
             Bound::Excluded(&start) => start.checked_add(1),
@@ -152,14 +152,14 @@ impl Filter {
         self.settle()
     }
 
-    fn settle(mut self) -> Filter {
+    fn settle(mut self) -> ViewFilter {
         self.is_nothing |= self.times.0 > self.times.1 || self.indices.0 > self.indices.1;
         self
     }
 
     /// Only operations that pass both filters.
     #[must_use]
-    pub fn and(mut self, other: &Filter) -> Filter {
+    pub fn and(mut self, other: &ViewFilter) -> ViewFilter {
         self.kinds &= other.kinds;
         self.actors &= other.actors;
         if let Some(processes) = &other.processes {

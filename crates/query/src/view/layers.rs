@@ -2,7 +2,7 @@
 
 use super::mask::Mask;
 use super::view_op::Stand;
-use super::{Filter, OpRef};
+use super::{OpRef, ViewFilter};
 use seatrial_history::Op;
 use seatrial_history::chunk::ChunkSummary;
 use std::fmt;
@@ -16,7 +16,7 @@ pub(super) type Mapping = dyn Fn(Op) -> Op + Send + Sync;
 /// A filter or map.
 #[derive(Clone)]
 enum Layer {
-    Select(Filter),
+    Select(ViewFilter),
     Filter(Arc<Predicate>),
     Map(Arc<Mapping>),
 }
@@ -45,7 +45,7 @@ impl fmt::Debug for Layers {
 }
 
 impl Layers {
-    pub(super) fn select(&self, filter: &Filter) -> Layers {
+    pub(super) fn select(&self, filter: &ViewFilter) -> Layers {
         let mut layers = self.clone();
         if let Some(Layer::Select(last)) = layers.steps.last_mut() {
             *last = last.clone().and(filter);

@@ -236,7 +236,7 @@ fn select(rng: &mut Rng, view: &View, twin: &Twin) -> (View, Twin) {
             twin.keep(|op| op.time <= time + 500),
         ),
         _ => {
-            let filter = Filter::all().indices(indices.clone());
+            let filter = ViewFilter::all().indices(indices.clone());
             let filter = filter.types(&[kind, OpType::Ok]);
             let keep = |op: &Op| indices.contains(&op.index) && (op.kind == kind || op.is_ok());
             (view.select(&filter), twin.keep(keep))

@@ -3,7 +3,7 @@
 use super::frame::Frame;
 use super::{component, cycle, interval};
 use crate::escape::Escaped;
-use crate::listing::Columns;
+use crate::listing::ListingColumns;
 use crate::report::Report;
 use crate::wording::{anomaly_count, brief, count, one_line, shortened, thousands};
 use seatrial_checker::{Finding, FindingStep};
@@ -323,7 +323,7 @@ fn listing(number: usize, parts: &[Participant<'_>], page: &mut String) -> fmt::
         return Ok(());
     }
     ops.sort_by_key(|op| op.index);
-    let columns = Columns::of(ops.iter().copied());
+    let columns = ListingColumns::of(ops.iter().copied());
     page.write_str("<pre class=\"operations\" tabindex=\"0\">")?;
     for op in ops {
         let line = columns.brief_line(op, LINE_LENGTH_MAX);

@@ -6,7 +6,7 @@ use crate::synthetic::{self, Shape};
 use expect_test::{Expect, expect};
 use seatrial_checker::{Validity, Verdict};
 use seatrial_history::{History, Op, OpType, Process, Value};
-use seatrial_report::{Columns, Report, listing, results_json, text};
+use seatrial_report::{ListingColumns, Report, listing, results_json, text};
 use serde_json::json;
 use std::time::Duration;
 
@@ -422,7 +422,7 @@ fn a_listing_is_aligned() {
     expected.assert_eq(&listing(&history));
     let lines: Vec<String> = history
         .iter()
-        .map(|op| Columns::of(&history).line(op))
+        .map(|op| ListingColumns::of(&history).line(op))
         .collect();
     assert_eq!(lines.join("\n") + "\n", listing(&history));
 }

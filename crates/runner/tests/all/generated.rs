@@ -2,7 +2,7 @@
 
 use seatrial_check::by_name;
 use seatrial_checker::{Validity, Verdict};
-use seatrial_database::{Anomaly, Database, DatabaseWorkload, Isolation, Options};
+use seatrial_database::{Anomaly, Database, DatabaseWorkload, Options, StoreLevel};
 use seatrial_history::History;
 
 /// Seeds for each case.
@@ -61,7 +61,7 @@ fn sound_sets_and_queues_are_valid() {
 fn weak_sets_are_stale_and_no_worse() {
     let mut stale = 0;
     for seed in 0..SEEDS {
-        for isolation in [Isolation::Sequential, Isolation::Eventual] {
+        for isolation in [StoreLevel::Sequential, StoreLevel::Eventual] {
             let options = Options {
                 isolation: Some(isolation),
                 ..options(DatabaseWorkload::Set, seed)

@@ -1,7 +1,9 @@
 //! Catalogs that are damaged or lost.
 
 use super::{FOLDER, contents, open, options};
-use crate::{Archive, CatalogRepair, Filter, Position, Recording, RecordingId, RecordingOptions};
+use crate::{
+    Archive, CatalogRepair, Position, Recording, RecordingFilter, RecordingId, RecordingOptions,
+};
 use seatrial_sim::{FileTree, MemoryStorage};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,7 +35,7 @@ fn lived() -> (FileTree, Vec<Recording>) {
     drop(archive);
     let files = storage.files();
     let (archive, _) = open(&MemoryStorage::from_files(&files));
-    (files, archive.list(&Filter::default()))
+    (files, archive.list(&RecordingFilter::default()))
 }
 
 fn repair(storage: &MemoryStorage) -> CatalogRepair {
@@ -73,7 +75,7 @@ fn a_lost_catalog_is_made_again_from_the_files() {
     assert_eq!(repaired.found, [1, 2, 4].map(RecordingId));
     let (archive, recovered) = open(&storage);
     assert!(recovered.problems.is_empty() && recovered.orphans.is_empty());
-    let after = archive.list(&Filter::default());
+    let after = archive.list(&RecordingFilter::default());
     for (before, after) in before.iter().zip(&after) {
         assert_eq!((before.id, before.start), (after.id, after.start));
         assert_eq!(
@@ -118,7 +120,10 @@ fn whatever_bit_of_the_catalog_is_flipped_the_messages_are_there_afterwards() {
             let read = contents(&storage, before.id).len() as u64;
             assert_eq!(read, before.messages());
         }
-        assert_eq!(archive.list(&Filter::default()).len(), before.len());
+        assert_eq!(
+            archive.list(&RecordingFilter::default()).len(),
+            before.len()
+        );
         let next = archive.start(&options(1_024), 20).unwrap().recording();
         assert_eq!(next, RecordingId(5), "bit {bit}");
     }

@@ -5,7 +5,7 @@ use crate::batch::BATCH_FRAMES_OFFSET;
 use crate::recording::{Durability, TailError};
 use crate::segment::SegmentName;
 use crate::{
-    Archive, ArchiveError, Bound, Cursor, Origin, Position, RecordingId, RecordingOptions,
+    Archive, ArchiveError, Cursor, CursorBound, Origin, Position, RecordingId, RecordingOptions,
 };
 use crate::{SEGMENT_BLOCK_LENGTH, VerifyOptions, verify};
 use seatrial_sim::{FileTree, MemoryStorage};
@@ -287,7 +287,7 @@ fn every_flipped_bit_of_the_catalog_is_told_and_changes_nothing_else() {
         archive.relabel(writer.recording(), label, 6).unwrap();
         writer.stop(7).unwrap();
     }
-    let before = archive.list(&crate::Filter::default());
+    let before = archive.list(&crate::RecordingFilter::default());
     drop(archive);
     let mut files = storage.files();
     // With its mark every loss is told; without, one of the newest event looks like an interrupted write.
@@ -312,7 +312,7 @@ fn torn_catalogs(files: &FileTree, before: &[crate::Recording]) -> usize {
             Ok((archive, recovered)) => {
                 // The newest event, a stop, is lost, and found again in the files.
                 assert!(recovered.catalog.is_some(), "bit {bit}");
-                assert_eq!(archive.list(&crate::Filter::default()), before);
+                assert_eq!(archive.list(&crate::RecordingFilter::default()), before);
                 torn += 1;
             }
             Err(error) => {
@@ -357,7 +357,7 @@ fn no_whole_block_after_a_flipped_bit_is_cut_unless_a_repair_is_asked_for() {
     assert_eq!(archive.extend(ID, 9).unwrap_err().to_string(), text);
     let text = Archive::look(shared(), folder).unwrap().problems;
     assert!(text.is_empty(), "headers alone do not show it: {text:?}");
-    let mut cursor = Cursor::open(shared(), folder, ID, Origin::Start, Bound::End).unwrap();
+    let mut cursor = Cursor::open(shared(), folder, ID, Origin::Start, CursorBound::End).unwrap();
     for _ in 0..4 {
         assert!(cursor.next_block().unwrap().is_some());
     }

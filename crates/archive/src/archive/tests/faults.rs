@@ -48,7 +48,7 @@ fn without_room_the_error_is_told_and_what_was_written_stays_and_goes_on_later()
             // The number may have been given out, the recording is empty or gone.
             assert!(
                 archive
-                    .list(&crate::Filter::default())
+                    .list(&crate::RecordingFilter::default())
                     .iter()
                     .all(|one| one.messages() == 0)
             );

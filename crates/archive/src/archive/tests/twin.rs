@@ -3,7 +3,7 @@
 use super::{FOLDER, contents, open};
 use crate::batch::{BATCH_FRAMES_OFFSET, Batch};
 use crate::recording::{Durability, Writer};
-use crate::{Archive, ArchiveError, Filter, Position, RecordingId, RecordingOptions};
+use crate::{Archive, ArchiveError, Position, RecordingFilter, RecordingId, RecordingOptions};
 use crate::{Recording, SEGMENT_BLOCK_LENGTH};
 use seatrial_blocks::frame::frame_length;
 use seatrial_machine::Rng;
@@ -382,7 +382,7 @@ impl World {
 
     fn check(&self) {
         let archive = self.archive.as_ref().unwrap();
-        let found = archive.list(&Filter::default());
+        let found = archive.list(&RecordingFilter::default());
         assert!(
             found
                 .iter()

@@ -38,17 +38,17 @@ fn any_origin(rng: &mut Rng, tape: &SampleRecording) -> Origin {
     }
 }
 
-fn any_bound(rng: &mut Rng, tape: &SampleRecording) -> Bound {
+fn any_bound(rng: &mut Rng, tape: &SampleRecording) -> CursorBound {
     match rng.below(4) {
-        0 => Bound::End,
-        1 => Bound::Follow,
-        2 => Bound::To(Position(rng.below(tape.end().0.saturating_add(9)))),
+        0 => CursorBound::End,
+        1 => CursorBound::Follow,
+        2 => CursorBound::To(Position(rng.below(tape.end().0.saturating_add(9)))),
         _ => {
             let end = crate::Boundary {
                 position: tape.end(),
                 ..crate::Boundary::default()
             };
-            Bound::Live(Arc::new(Progress::new(end)))
+            CursorBound::Live(Arc::new(WriterProgress::new(end)))
         }
     }
 }

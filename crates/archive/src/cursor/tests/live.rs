@@ -41,7 +41,7 @@ impl Desk {
         self.archive.recording(RecordingId(1)).unwrap().tag
     }
 
-    fn cursor(&self, from: impl Into<Origin>, bound: Bound) -> Cursor {
+    fn cursor(&self, from: impl Into<Origin>, bound: CursorBound) -> Cursor {
         let storage = Arc::clone(&self.storage);
         Cursor::open(storage, &self.folder, RecordingId(1), from, bound).unwrap()
     }
@@ -98,12 +98,12 @@ fn many_readers_beside_one_writer(desk: &Desk, mut writer: Writer) {
     const COUNT: u64 = 20_000;
     append(&mut writer, 0, 700);
     let progress = writer.progress();
-    let live = || Bound::Live(Arc::clone(&progress));
+    let live = || CursorBound::Live(Arc::clone(&progress));
     let mut cursors = vec![
         (desk.cursor(Origin::Start, live()), 0),
-        (desk.cursor(Origin::Start, Bound::Follow), 0),
+        (desk.cursor(Origin::Start, CursorBound::Follow), 0),
         (desk.cursor(Origin::End, live()), 700),
-        (desk.cursor(Origin::Message(650), Bound::Follow), 650),
+        (desk.cursor(Origin::Message(650), CursorBound::Follow), 650),
         (
             desk.cursor(Origin::Time(690), live())
                 .without_frame_checksums(),
@@ -114,7 +114,7 @@ fn many_readers_beside_one_writer(desk: &Desk, mut writer: Writer) {
     let (cursor, next) = cursors.last_mut().unwrap();
     *next = cursor.next_block().unwrap().unwrap().first_message();
     *cursor = desk.cursor(Origin::Time(690), live());
-    let mut until = desk.cursor(Origin::Start, Bound::To(Position(300_000)));
+    let mut until = desk.cursor(Origin::Start, CursorBound::To(Position(300_000)));
     std::thread::scope(|scope| {
         for (mut cursor, next) in cursors {
             scope.spawn(move || assert_eq!(take_all(&mut cursor, next), COUNT));
@@ -149,8 +149,8 @@ fn readers_of_real_files_miss_nothing_and_get_nothing_twice() {
 #[test]
 fn a_follower_is_told_of_a_stop_and_goes_on_when_the_recording_is_extended() {
     let (mut desk, mut writer) = Desk::in_memory();
-    let mut follower = desk.cursor(Origin::Start, Bound::Follow);
-    let mut end = desk.cursor(Origin::Start, Bound::End);
+    let mut follower = desk.cursor(Origin::Start, CursorBound::Follow);
+    let mut end = desk.cursor(Origin::Start, CursorBound::End);
     assert_eq!(take(&mut follower, 0).unwrap(), 0);
     append(&mut writer, 0, 30);
     assert_eq!(take(&mut follower, 0).unwrap(), 30);
@@ -186,7 +186,7 @@ fn a_block_that_is_being_written_is_nothing_yet_and_no_damage() {
         .storage
         .open_write(&desk.folder.join(name.file()))
         .unwrap();
-    let mut follower = desk.cursor(Origin::Start, Bound::Follow);
+    let mut follower = desk.cursor(Origin::Start, CursorBound::Follow);
     assert_eq!(take(&mut follower, 0).unwrap(), 3);
     for length in 0..block.len() {
         // The rest of it zero, or not there.
@@ -227,7 +227,7 @@ fn a_hole_before_a_newer_ordered_block_is_damage_to_a_follower() {
         .storage
         .open_write(&desk.folder.join(name.file()))
         .unwrap();
-    let mut follower = desk.cursor(Origin::Start, Bound::Follow);
+    let mut follower = desk.cursor(Origin::Start, CursorBound::Follow);
     assert_eq!(take(&mut follower, 0).unwrap(), 1);
     medium.write_at(end, &bytes).unwrap();
     let error = take(&mut follower, 1).unwrap_err();
@@ -240,7 +240,7 @@ fn a_hole_before_a_newer_ordered_block_is_damage_to_a_follower() {
     assert_eq!(position, Position(end));
     assert!(matches!(
         fault,
-        Fault::Block(Defect::PayloadChecksum { .. })
+        BlockDamage::Block(Defect::PayloadChecksum { .. })
     ));
 }
 
@@ -248,7 +248,7 @@ fn a_hole_before_a_newer_ordered_block_is_damage_to_a_follower() {
 fn a_follower_outlives_a_crash_of_the_writer_and_its_recovery() {
     let (desk, mut writer) = Desk::in_memory();
     append(&mut writer, 0, 40);
-    let mut follower = desk.cursor(Origin::Start, Bound::Follow);
+    let mut follower = desk.cursor(Origin::Start, CursorBound::Follow);
     assert_eq!(take(&mut follower, 0).unwrap(), 40);
     let description = desk.archive.describe(RecordingId(1)).unwrap();
     let last = description.segments.last().unwrap();
@@ -271,12 +271,12 @@ fn a_follower_outlives_a_crash_of_the_writer_and_its_recovery() {
 
 #[test]
 fn a_reader_under_which_a_recording_is_truncated_is_told() {
-    for bound in [Bound::End, Bound::Follow] {
+    for bound in [CursorBound::End, CursorBound::Follow] {
         let (mut desk, mut writer) = Desk::in_memory();
         append(&mut writer, 0, 500);
         writer.stop(500).unwrap();
         let mut behind = desk.cursor(Origin::Start, bound.clone());
-        let mut at_end = desk.cursor(Origin::Start, Bound::Follow);
+        let mut at_end = desk.cursor(Origin::Start, CursorBound::Follow);
         let mut before = desk.cursor(Origin::Start, bound);
         let mut next = 0;
         let mut cut = Position(0);
@@ -301,7 +301,7 @@ fn a_reader_under_which_a_recording_is_truncated_is_told() {
         append(&mut writer, first, first + 300);
         let error = take(&mut at_end, 500).unwrap_err();
         assert!(matches!(error, CursorError::Truncated { .. }), "{error}");
-        let mut again = desk.cursor(Origin::Start, Bound::Follow);
+        let mut again = desk.cursor(Origin::Start, CursorBound::Follow);
         assert_eq!(take(&mut again, 0).unwrap(), first + 300);
     }
 }
@@ -310,7 +310,7 @@ fn a_reader_under_which_a_recording_is_truncated_is_told() {
 fn a_follower_at_the_place_of_a_cut_goes_on_with_what_comes_instead() {
     let (mut desk, mut writer) = Desk::in_memory();
     append(&mut writer, 0, 3);
-    let mut follower = desk.cursor(Origin::Start, Bound::Follow);
+    let mut follower = desk.cursor(Origin::Start, CursorBound::Follow);
     assert_eq!(take(&mut follower, 0).unwrap(), 3);
     let cut = follower.position();
     append(&mut writer, 3, 9);
@@ -328,7 +328,7 @@ fn a_follower_at_the_place_of_a_cut_goes_on_with_what_comes_instead() {
     let (mut desk, mut writer) = Desk::in_memory();
     append(&mut writer, 0, 3);
     writer.stop(9).unwrap();
-    let mut follower = desk.cursor(Origin::Start, Bound::Follow);
+    let mut follower = desk.cursor(Origin::Start, CursorBound::Follow);
     assert_eq!(take(&mut follower, 0).unwrap(), 3);
     assert_eq!(follower.pause(), Pause::Stopped);
     let mut writer = desk.archive.extend(RecordingId(1), 11).unwrap();
@@ -346,8 +346,8 @@ fn a_follower_at_the_place_of_a_cut_goes_on_with_what_comes_instead() {
 fn a_reader_under_which_segments_are_purged_or_all_is_deleted_is_told() {
     let (mut desk, mut writer) = Desk::in_memory();
     append(&mut writer, 0, 500);
-    let mut reader = desk.cursor(Origin::Start, Bound::Follow);
-    let live = Bound::Live(writer.progress());
+    let mut reader = desk.cursor(Origin::Start, CursorBound::Follow);
+    let live = CursorBound::Live(writer.progress());
     let mut live = desk.cursor(Origin::Start, live);
     for cursor in [&mut reader, &mut live] {
         assert_eq!(cursor.next_block().unwrap().unwrap().first_message(), 0);
@@ -360,10 +360,10 @@ fn a_reader_under_which_segments_are_purged_or_all_is_deleted_is_told() {
         assert!(matches!(error, CursorError::Purged { .. }), "{error}");
         assert!(cursor.position() > Position(3_000));
     }
-    let mut kept = desk.cursor(Origin::Start, Bound::Follow);
+    let mut kept = desk.cursor(Origin::Start, CursorBound::Follow);
     let first = kept.next_block().unwrap().unwrap().first_message();
     assert!(first > 400);
-    let behind = desk.cursor(Origin::Message(first), Bound::Follow);
+    let behind = desk.cursor(Origin::Message(first), CursorBound::Follow);
     assert_eq!(
         behind.position(),
         kept.extent.start.plus(SEGMENT_BLOCK_LENGTH)
@@ -373,7 +373,7 @@ fn a_reader_under_which_segments_are_purged_or_all_is_deleted_is_told() {
         &desk.folder,
         RecordingId(1),
         Origin::Message(first - 1),
-        Bound::End,
+        CursorBound::End,
     );
     assert!(matches!(early, Err(CursorError::BeforeFirst { .. })));
     writer.stop(502).unwrap();

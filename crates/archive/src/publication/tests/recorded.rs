@@ -2,7 +2,9 @@
 
 use super::{clock, numbers_of, publish, tiny};
 use crate::publication::{GroupOptions, GroupWriter, OfferError, Recorder};
-use crate::{Archive, Bound, Cursor, Durability, Origin, Position, RecordingId, RecordingOptions};
+use crate::{
+    Archive, Cursor, CursorBound, Durability, Origin, Position, RecordingId, RecordingOptions,
+};
 use seatrial_machine::{Rng, Storage};
 use seatrial_sim::MemoryStorage;
 use seatrial_sim::single_fault::{Access, BlockFault, Site};
@@ -30,7 +32,13 @@ fn options(rng: &mut Rng) -> RecordingOptions {
 /// What a cursor finds.
 fn read(storage: &MemoryStorage, id: RecordingId) -> Vec<(Position, Vec<u8>)> {
     let storage: Arc<dyn Storage> = Arc::new(storage.clone());
-    let cursor = Cursor::open(storage, Path::new(FOLDER), id, Origin::Start, Bound::End);
+    let cursor = Cursor::open(
+        storage,
+        Path::new(FOLDER),
+        id,
+        Origin::Start,
+        CursorBound::End,
+    );
     let mut cursor = cursor.unwrap();
     let mut messages = Vec::new();
     while let Some(block) = cursor.next_block().unwrap() {

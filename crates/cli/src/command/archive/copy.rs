@@ -1,6 +1,6 @@
 //! `seatrial archive copy`: blocks as they are, at the same positions, from where the copy ends.
 
-use super::entry::Entry;
+use super::entry::RecordingEntry;
 use super::folder;
 use super::moment;
 use super::place::Place;
@@ -11,7 +11,9 @@ use crate::interrupt::Interrupt;
 use crate::output::say;
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use seatrial_archive::{Archive, Bound, Cursor, Origin, Pause, Position, Recording, RecordingId};
+use seatrial_archive::{
+    Archive, Cursor, CursorBound, Origin, Pause, Position, Recording, RecordingId,
+};
 use seatrial_archive_service::{
     CopyError, CopySource, CopyTarget, ListFilter, PushTarget, RefusalCode, RemoteError,
     ReplayBound, ReplayRequest,
@@ -91,7 +93,7 @@ impl Origins {
                 Ok(found
                     .iter()
                     .map(remote::entry)
-                    .map(|Entry(recording)| recording)
+                    .map(|RecordingEntry(recording)| recording)
                     .collect())
             }
         }
@@ -101,7 +103,11 @@ impl Origins {
     fn blocks(&self, id: RecordingId, origin: Origin, follow: bool) -> Result<Blocks> {
         match self {
             Origins::Folder(path) => {
-                let bound = if follow { Bound::Follow } else { Bound::End };
+                let bound = if follow {
+                    CursorBound::Follow
+                } else {
+                    CursorBound::End
+                };
                 let cursor = Cursor::open(Arc::new(ReadFiles), path, id, origin, bound)?;
                 Ok(Blocks::Folder(Box::new(cursor)))
             }

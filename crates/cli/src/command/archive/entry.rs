@@ -16,9 +16,9 @@ const GROUP_BYTES: u64 = 8 << 20;
 
 /// One recording.
 #[derive(Clone, Debug)]
-pub(super) struct Entry(pub(super) Recording);
+pub(super) struct RecordingEntry(pub(super) Recording);
 
-impl Entry {
+impl RecordingEntry {
     /// As JSON.
     pub(super) fn json(&self) -> Value {
         let Recording {
@@ -104,7 +104,7 @@ impl Entry {
     }
 }
 
-impl Entry {
+impl RecordingEntry {
     fn file(&self, segment: &SegmentDescription) -> String {
         let start = Position(segment.start);
         let recording = self.0.id;
@@ -158,7 +158,7 @@ fn state(segment: &SegmentDescription) -> &'static str {
 }
 
 /// Recordings as a table; where copies came from, if there are any.
-pub(super) fn table(entries: &[Entry]) -> String {
+pub(super) fn table(entries: &[RecordingEntry]) -> String {
     let head = [
         "ID", "LABEL", "STATE", "STARTED", "MESSAGES", "BYTES", "START", "END",
     ];

@@ -6,8 +6,8 @@ use crate::args::RecordArguments;
 use crate::output::complain;
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_archive::{
-    Archive, ArchiveError, Batch, Catalog, CatalogError, Durability, Position, Recording,
-    RecordingId, RecordingOptions, Recovered, SegmentName, View, Writer,
+    Archive, ArchiveError, Batch, Catalog, CatalogError, CatalogView, Durability, Position,
+    Recording, RecordingId, RecordingOptions, Recovered, SegmentName, Writer,
 };
 use seatrial_blocks::file::ReadFiles;
 use seatrial_machine::Storage as _;
@@ -41,7 +41,7 @@ pub(super) fn view(folder: &Path) -> Result<Catalog> {
 }
 
 /// [`view`], with what is damaged at the ends of recordings.
-pub(super) fn look(folder: &Path) -> Result<View> {
+pub(super) fn look(folder: &Path) -> Result<CatalogView> {
     let shown = folder.display();
     if !has_catalog(folder) {
         ensure!(

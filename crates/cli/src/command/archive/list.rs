@@ -1,6 +1,6 @@
 //! `seatrial archive list` and `describe`.
 
-use super::entry::{self, Entry};
+use super::entry::{self, RecordingEntry};
 use super::folder;
 use super::moment;
 use super::place::Place;
@@ -9,7 +9,7 @@ use crate::args::{ListArguments, RecordingArguments};
 use crate::exit::Exit;
 use crate::output::{complain, say};
 use anyhow::{Context as _, Result, ensure};
-use seatrial_archive::{Archive, Filter, Position};
+use seatrial_archive::{Archive, Position, RecordingFilter};
 use seatrial_archive_service::{LabelFilter, ListFilter, SegmentDescription};
 use seatrial_blocks::file::ReadFiles;
 use serde_json::json;
@@ -21,20 +21,24 @@ pub(super) fn list(arguments: &ListArguments) -> Result<Exit> {
     let place = Place::parse(&arguments.place.archive)?;
     let span = span(arguments)?;
     let mut is_whole = true;
-    let entries: Vec<Entry> = match &place {
+    let entries: Vec<RecordingEntry> = match &place {
         Place::Folder(path) => {
             let look = folder::look(path)?;
             for (id, problem) in &look.problems {
                 complain!("recording {id}: {problem}");
                 is_whole = false;
             }
-            let filter = Filter {
+            let filter = RecordingFilter {
                 label: arguments.label.clone(),
                 time: Some(span),
                 position: arguments.position.map(Position),
-                ..Filter::default()
+                ..RecordingFilter::default()
             };
-            look.catalog.list(&filter).cloned().map(Entry).collect()
+            look.catalog
+                .list(&filter)
+                .cloned()
+                .map(RecordingEntry)
+                .collect()
         }
         Place::Server(address) => {
             let label = arguments.label.clone().map(LabelFilter::Contains);
@@ -50,7 +54,7 @@ pub(super) fn list(arguments: &ListArguments) -> Result<Exit> {
         }
     };
     if arguments.place.json {
-        let recordings: Vec<_> = entries.iter().map(Entry::json).collect();
+        let recordings: Vec<_> = entries.iter().map(RecordingEntry::json).collect();
         say!(
             "{:#}",
             json!({"archive": place.to_string(), "recordings": recordings})
@@ -95,7 +99,7 @@ pub(super) fn describe(arguments: &RecordingArguments) -> Result<Exit> {
             let files = Archive::view_segments(Arc::new(ReadFiles), path, recording);
             let files = files.with_context(|| place.to_string())?;
             let files = files.into_iter().map(SegmentDescription::from).collect();
-            (Entry(recording.clone()), files)
+            (RecordingEntry(recording.clone()), files)
         }
         Place::Server(address) => {
             let mut remote = remote::connect(*address)?;

@@ -1,6 +1,6 @@
 //! `seatrial archive truncate`, `purge`, `detach`, `attach`, `delete`, `label` and `compact`.
 
-use super::entry::Entry;
+use super::entry::RecordingEntry;
 use super::folder;
 use super::moment;
 use super::place::Place;
@@ -123,7 +123,10 @@ fn change(arguments: &RecordingArguments, change: &Change<'_>) -> Result<Exit> {
             let id = folder::find(&archive.catalog(), &arguments.recording, path)?.id;
             let done = change.carry_out(&mut archive, id);
             done.with_context(|| place.to_string())?;
-            (id, archive.catalog().recording(id).cloned().map(Entry))
+            (
+                id,
+                archive.catalog().recording(id).cloned().map(RecordingEntry),
+            )
         }
         Place::Server(address) => {
             let mut remote = remote::connect(*address)?;

@@ -1,6 +1,6 @@
 //! An archive on a server.
 
-use super::entry::Entry;
+use super::entry::RecordingEntry;
 use super::record::{Reached, Recorder};
 use crate::args::RecordArguments;
 use anyhow::{Context as _, Error, Result, bail};
@@ -10,7 +10,7 @@ use seatrial_archive_service::{
     Client, ClientOptions, Description, FrameBatch, LabelFilter, ListFilter, Played, RefusalCode,
     RemoteArchive, RemoteError, ReplayEnd, ReplayFrom, ReplayPiece, ReplayRequest,
 };
-use seatrial_host::{BlockingLink, ConnectOptions, Key, LinkOptions, Protocol};
+use seatrial_host::{BlockingLink, ConnectOptions, LinkOptions, Protocol, SecretKey};
 use seatrial_machine::{NodeId, Ticket};
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -39,10 +39,10 @@ pub(super) const PROTOCOL: Protocol = Protocol {
 };
 
 /// The key of all connections of this program.
-static KEY: OnceLock<Option<Key>> = OnceLock::new();
+static KEY: OnceLock<Option<SecretKey>> = OnceLock::new();
 
 /// From now on connections are opened with this key.
-pub(super) fn use_key(key: Option<Key>) {
+pub(super) fn use_key(key: Option<SecretKey>) {
     let _ = KEY.set(key); // a program has one command line
 }
 
@@ -77,8 +77,8 @@ pub(super) fn connect(address: SocketAddr) -> Result<Remote> {
 }
 
 /// A recording as the server describes it.
-pub(super) fn entry(description: &Description) -> Entry {
-    Entry(Recording {
+pub(super) fn entry(description: &Description) -> RecordingEntry {
+    RecordingEntry(Recording {
         id: RecordingId(description.recording),
         // The protocol does not carry it.
         tag: None,

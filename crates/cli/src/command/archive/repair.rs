@@ -1,6 +1,6 @@
 //! `seatrial archive repair-catalog`: rebuilds a damaged or lost catalog.
 
-use super::entry::{self, Entry};
+use super::entry::{self, RecordingEntry};
 use super::folder;
 use super::place::Place;
 use crate::args::RepairCatalogArguments;
@@ -24,11 +24,16 @@ pub(super) fn run(arguments: &RepairCatalogArguments) -> Result<Exit> {
     let repair = repair.with_context(|| place.to_string())?;
     // Opening finds the ends of recordings whose end is lost from the catalog.
     let archive = folder::open(path)?;
-    let entries: Vec<Entry> = archive.catalog().recordings().cloned().map(Entry).collect();
+    let entries: Vec<RecordingEntry> = archive
+        .catalog()
+        .recordings()
+        .cloned()
+        .map(RecordingEntry)
+        .collect();
     let is_whole = repair.kept.is_none();
     let numbers = |ids: &[RecordingId]| ids.iter().map(|id| id.0).collect::<Vec<u64>>();
     if arguments.json {
-        let recordings: Vec<Value> = entries.iter().map(Entry::json).collect();
+        let recordings: Vec<Value> = entries.iter().map(RecordingEntry::json).collect();
         say!(
             "{:#}",
             json!({

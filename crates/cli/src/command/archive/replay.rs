@@ -1,6 +1,6 @@
 //! `seatrial archive replay`: messages of a recording to standard output.
 
-use super::entry::Entry;
+use super::entry::RecordingEntry;
 use super::folder;
 use super::moment;
 use super::place::Place;
@@ -10,7 +10,7 @@ use crate::args::ReplayArguments;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use anyhow::{Context as _, Result, ensure};
-use seatrial_archive::{Bound, Cursor, Origin, Pause, ReplayBlock};
+use seatrial_archive::{Cursor, CursorBound, Origin, Pause, ReplayBlock};
 use seatrial_archive::{Position, Recording};
 use seatrial_archive_service::{ReplayBound, ReplayRequest};
 use seatrial_blocks::file::ReadFiles;
@@ -89,7 +89,7 @@ fn from_server(
         &arguments.recording,
         address,
     )?;
-    let Entry(recording) = remote::entry(&found);
+    let RecordingEntry(recording) = remote::entry(&found);
     check_message(arguments, &place, &recording)?;
     let bound = match (arguments.to, arguments.follow) {
         // What is not there yet is not waited for.
@@ -139,9 +139,9 @@ fn from_folder(
     let recording = folder::find(&catalog, &arguments.recording, path)?;
     check_message(arguments, &path.display().to_string(), recording)?;
     let bound = match (arguments.to, arguments.follow) {
-        (Some(position), _) => Bound::To(Position(position)),
-        (None, true) => Bound::Follow,
-        (None, false) => Bound::End,
+        (Some(position), _) => CursorBound::To(Position(position)),
+        (None, true) => CursorBound::Follow,
+        (None, false) => CursorBound::End,
     };
     let shown = || path.display().to_string();
     let mut cursor =

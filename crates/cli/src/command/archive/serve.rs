@@ -10,11 +10,11 @@ use anyhow::{Context as _, Result};
 use seatrial_archive_service::message::MESSAGE_LENGTH_MAX;
 use seatrial_archive_service::{ArchiveService, ServiceLimits, ServiceOptions, ServiceRequest};
 use seatrial_blocks::file::ReadFiles;
-use seatrial_host::{HostLimits, Key, ListenOptions, PeerOptions, serve_machine, terminated};
+use seatrial_host::{HostLimits, ListenOptions, PeerOptions, SecretKey, serve_machine, terminated};
 use std::sync::Arc;
 
 /// Carries the verb out: serves until SIGTERM or Ctrl-C.
-pub(super) fn run(arguments: &ServeArguments, key: Option<Key>) -> Result<Exit> {
+pub(super) fn run(arguments: &ServeArguments, key: Option<SecretKey>) -> Result<Exit> {
     let shown = || arguments.archive.display().to_string();
     let memory = usize::try_from(u64::from(arguments.memory) << 20).unwrap_or(usize::MAX);
     let options = ServiceOptions {

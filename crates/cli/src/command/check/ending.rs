@@ -7,7 +7,7 @@ use crate::opened::{Opened, of_source};
 use crate::output::{complain, say};
 use crate::resources::Resources;
 use anyhow::{Result, anyhow, bail};
-use seatrial_check::{Answer, Ground, Question, is_refuted, proves, replay};
+use seatrial_check::{CheckAnswer, CheckQuestion, Ground, is_refuted, proves, replay};
 use seatrial_checker::{CertificateStatus, MissingPart, Validity, Verdict};
 use seatrial_history::{TestFile, WriteError};
 use seatrial_report::{Drawing, Excerpt, Report, html, results_json, text};
@@ -21,8 +21,8 @@ use std::time::Instant;
 pub(super) struct Ending<'a> {
     pub(super) path: &'a Path,
     pub(super) opened: &'a Opened,
-    pub(super) question: Question,
-    pub(super) answer: Answer,
+    pub(super) question: CheckQuestion,
+    pub(super) answer: CheckAnswer,
     pub(super) began: Instant,
     pub(super) arguments: &'a CheckArguments,
 }

@@ -11,7 +11,7 @@ use crate::output::complain;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_check::infer::Shapes;
 use seatrial_check::{
-    Answer, Follower, Question, Stopped, Watch as _, entry, needs_shapes, question,
+    CheckAnswer, CheckQuestion, Follower, Stopped, Watch as _, entry, needs_shapes, question,
 };
 use seatrial_checker::{Aims, Progress};
 use seatrial_history::{ChunkBuffer, Provenance, TestFile};
@@ -80,11 +80,11 @@ pub(super) fn check(
     let end = following.follow(&guard)?;
     let mut follower = following.follower;
     let answer = match end {
-        End::Stopped(stopped) => Answer {
+        End::Stopped(stopped) => CheckAnswer {
             verdicts: follower.partial(&stopped),
             overview: follower.overview().clone(),
             stopped: Some(stopped),
-            ..Answer::default()
+            ..CheckAnswer::default()
         },
         End::Complete => follower.finish(&guard).map_err(of_source)?,
     };
@@ -103,7 +103,7 @@ pub(super) fn check(
 }
 
 /// The checkers of the file. Where nothing but its operations says which, the first chunk does.
-fn asked(path: &Path, attributes: &Json, common: &Common) -> Result<Question> {
+fn asked(path: &Path, attributes: &Json, common: &Common) -> Result<CheckQuestion> {
     if !needs_shapes(&common.request, attributes) {
         return Ok(question(&common.request, attributes, None)?);
     }

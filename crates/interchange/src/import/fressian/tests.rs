@@ -23,7 +23,7 @@ fn printed(bytes: &[u8]) -> String {
                 writeln!(text, "{value}").unwrap();
             }
         }
-        Ok::<_, Fault>(())
+        Ok::<_, SyntaxFault>(())
     };
     if let Err(fault) = result() {
         writeln!(text, "{}: {}", fault.at, fault.problem).unwrap();

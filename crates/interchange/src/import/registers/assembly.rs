@@ -1,6 +1,6 @@
 //! Assembles transactions whose operations are on separate lines.
 
-use super::Fault;
+use super::InputFault;
 use super::draft::{DraftAccessKind, TransactionDraft};
 use crate::import::SourcePosition;
 use seatrial_history::FixedMap;
@@ -186,7 +186,7 @@ impl TransactionAssembly {
     pub(super) fn emit<S: TransactionSink + ?Sized>(
         &mut self,
         sink: &mut S,
-    ) -> Result<SourcePosition, Fault> {
+    ) -> Result<SourcePosition, InputFault> {
         let Some(mut open) = self.queue.pop_front() else {
             return Ok(SourcePosition::line(0));
         };
@@ -208,7 +208,7 @@ impl TransactionAssembly {
         };
         let place = SourcePosition::line(open.line);
         sink.end(outcome)
-            .map_err(|problem| Fault { place, problem })?;
+            .map_err(|problem| InputFault { place, problem })?;
         if open.draft.is_small() {
             open.draft.clear();
             open.closed = false;

@@ -6,7 +6,7 @@
 
 use super::bytes::Bytes;
 use super::line::{LineFault, LineParser};
-use super::{Fault, Initial};
+use super::{Initial, InputFault};
 use crate::import::SourcePosition;
 use seatrial_history::OpType;
 use seatrial_history::TransactionSink;
@@ -46,7 +46,7 @@ impl Awdit {
         input: &mut Bytes<R>,
         sink: &mut S,
         place: &mut SourcePosition,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, InputFault> {
         let mut begun = false;
         loop {
             let (length, ends) = input.line_length(LINE_LENGTH_MAX)?;
@@ -77,7 +77,7 @@ impl Awdit {
                 self.count += 1;
                 let place = *place;
                 sink.end(OpType::Ok)
-                    .map_err(|problem| Fault { place, problem })?;
+                    .map_err(|problem| InputFault { place, problem })?;
                 return Ok(true);
             }
             if over {

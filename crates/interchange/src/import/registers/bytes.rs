@@ -1,6 +1,6 @@
 //! A window over a stream of bytes.
 
-use super::{Fault, SourcePosition};
+use super::{InputFault, SourcePosition};
 use std::io::Read;
 
 /// A part of an input, which moves forward.
@@ -101,7 +101,7 @@ impl<R: Read> Bytes<R> {
 
     /// The length of the next line without its newline, and whether it has one. A line of more than `length_max` bytes
     /// is a fault.
-    pub(super) fn line_length(&mut self, length_max: usize) -> Result<(usize, bool), Fault> {
+    pub(super) fn line_length(&mut self, length_max: usize) -> Result<(usize, bool), InputFault> {
         let mut searched = 0;
         loop {
             let rest = self.rest();
@@ -121,7 +121,7 @@ impl<R: Read> Bytes<R> {
     }
 
     /// The end of the input was reached: is it the end of the file?
-    pub(super) fn finish(&mut self) -> Result<(), Fault> {
+    pub(super) fn finish(&mut self) -> Result<(), InputFault> {
         match self.failure.take() {
             Some(problem) => Err(self.fault(self.rest().len(), problem)),
             None => Ok(()),
@@ -144,7 +144,7 @@ impl<R: Read> Bytes<R> {
     }
 
     /// A fault `column` bytes after the consumed input, which in a text consists of whole lines.
-    pub(super) fn fault(&self, column: usize, problem: impl Into<String>) -> Fault {
+    pub(super) fn fault(&self, column: usize, problem: impl Into<String>) -> InputFault {
         let place = if self.binary {
             SourcePosition::Byte(self.passed() + column as u64)
         } else {
@@ -154,6 +154,6 @@ impl<R: Read> Bytes<R> {
             }
         };
         let problem = problem.into();
-        Fault { place, problem }
+        InputFault { place, problem }
     }
 }

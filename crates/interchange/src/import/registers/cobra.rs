@@ -14,7 +14,7 @@
 //! writes (0x23332333, 0x66666666) is omitted. A transaction without `C` at the end of a log has an unknown outcome. A
 //! last byte 0xff, which some logs have, is ignored.
 
-use super::Fault;
+use super::InputFault;
 use super::bytes::Bytes;
 use crate::import::SourcePosition;
 use seatrial_history::FixedMap;
@@ -107,7 +107,7 @@ impl Cobra {
         input: &mut Bytes<R>,
         sink: &mut S,
         place: &mut SourcePosition,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, InputFault> {
         let begins = SourcePosition::Byte(input.passed());
         match tag(input)? {
             None => return Ok(false),
@@ -120,7 +120,7 @@ impl Cobra {
             Some(other) => return Err(unexpected(input, other, "`S` (a transaction begins)")),
         }
         *place = begins;
-        let refused = |problem| Fault {
+        let refused = |problem| InputFault {
             place: begins,
             problem,
         };
@@ -128,7 +128,7 @@ impl Cobra {
         sink.begin(self.session, None);
         loop {
             let at = SourcePosition::Byte(input.passed());
-            let wrong = |problem| Fault { place: at, problem };
+            let wrong = |problem| InputFault { place: at, problem };
             match tag(input)? {
                 None => {
                     sink.end(OpType::Info).map_err(refused)?;
@@ -172,7 +172,7 @@ impl Cobra {
 }
 
 /// The tag of the next record, not consumed; `None` at the end.
-fn tag<R: Read>(input: &mut Bytes<R>) -> Result<Option<u8>, Fault> {
+fn tag<R: Read>(input: &mut Bytes<R>) -> Result<Option<u8>, InputFault> {
     let tag = input.at_least(1).first().copied();
     if tag.is_none() {
         input.finish()?;
@@ -180,25 +180,28 @@ fn tag<R: Read>(input: &mut Bytes<R>) -> Result<Option<u8>, Fault> {
     Ok(tag)
 }
 
-fn unexpected<R: Read>(input: &Bytes<R>, tag: u8, expected: &str) -> Fault {
+fn unexpected<R: Read>(input: &Bytes<R>, tag: u8, expected: &str) -> InputFault {
     let found = match tag {
         0x21..=0x7e => format!("`{}`", char::from(tag)),
         _ => format!("{tag:#04x}"),
     };
-    Fault {
+    InputFault {
         place: SourcePosition::Byte(input.passed()),
         problem: format!("{expected} is expected, found {found}"),
     }
 }
 
 /// The numbers of a record, after its tag.
-fn numbers<R: Read, const N: usize>(input: &mut Bytes<R>, what: &str) -> Result<[i64; N], Fault> {
+fn numbers<R: Read, const N: usize>(
+    input: &mut Bytes<R>,
+    what: &str,
+) -> Result<[i64; N], InputFault> {
     let length = 1 + 8 * N;
     let found = input.at_least(length).len();
     if found < length {
         let place = SourcePosition::Byte(input.passed());
         input.finish()?;
-        return Err(Fault {
+        return Err(InputFault {
             place,
             problem: format!("{what} takes {length} bytes, {found} are left"),
         });

@@ -16,7 +16,7 @@
 
 use super::bytes::Bytes;
 use super::draft::{DraftAccessKind, TransactionDraft};
-use super::{Fault, Initial};
+use super::{Initial, InputFault};
 use crate::import::SourcePosition;
 use seatrial_history::OpType;
 use seatrial_history::TransactionSink;
@@ -55,8 +55,8 @@ struct DbcopEvent {
 }
 
 /// A fault at the next byte.
-fn fault<R: Read>(input: &Bytes<R>, problem: impl Into<String>) -> Fault {
-    Fault {
+fn fault<R: Read>(input: &Bytes<R>, problem: impl Into<String>) -> InputFault {
+    InputFault {
         place: SourcePosition::Byte(input.passed()),
         problem: problem.into(),
     }
@@ -67,7 +67,7 @@ fn take<'a, R: Read>(
     input: &'a mut Bytes<R>,
     length: usize,
     what: &str,
-) -> Result<&'a [u8], Fault> {
+) -> Result<&'a [u8], InputFault> {
     let found = input.at_least(length).len();
     if found < length {
         input.finish()?;
@@ -77,7 +77,7 @@ fn take<'a, R: Read>(
     Ok(input.consumed(length))
 }
 
-fn word<R: Read>(input: &mut Bytes<R>, what: &str) -> Result<u64, Fault> {
+fn word<R: Read>(input: &mut Bytes<R>, what: &str) -> Result<u64, InputFault> {
     let bytes = take(input, 8, what)?;
     Ok(bytes
         .first_chunk()
@@ -85,11 +85,11 @@ fn word<R: Read>(input: &mut Bytes<R>, what: &str) -> Result<u64, Fault> {
 }
 
 /// A truth value; `before` is how many bytes ago it stood.
-fn truth<R: Read>(input: &Bytes<R>, byte: u8, before: u64, what: &str) -> Result<bool, Fault> {
+fn truth<R: Read>(input: &Bytes<R>, byte: u8, before: u64, what: &str) -> Result<bool, InputFault> {
     match byte {
         0 => Ok(false),
         1 => Ok(true),
-        _ => Err(Fault {
+        _ => Err(InputFault {
             place: SourcePosition::Byte(input.passed() - before),
             problem: format!("{what} is {byte}, neither 0 nor 1"),
         }),
@@ -116,7 +116,7 @@ impl Dbcop {
         input: &mut Bytes<R>,
         sink: &mut S,
         place: &mut SourcePosition,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, InputFault> {
         let mut sessions = match self.sessions {
             Some(sessions) => sessions,
             None => header(input)?,
@@ -146,15 +146,15 @@ impl Dbcop {
         &mut self,
         input: &mut Bytes<R>,
         sink: &mut S,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputFault> {
         let place = SourcePosition::Byte(input.passed());
-        let refused = |problem| Fault { place, problem };
+        let refused = |problem| InputFault { place, problem };
         let events = word(input, "the number of a transaction's events")?;
         sink.begin(self.session, None);
         for _ in 0..events {
             let at = input.passed();
             let event = event(input)?;
-            let wrong = |problem| Fault {
+            let wrong = |problem| InputFault {
                 place: SourcePosition::Byte(at),
                 problem,
             };
@@ -195,7 +195,7 @@ impl Dbcop {
 }
 
 /// Passes what stands before the sessions; their number.
-fn header<R: Read>(input: &mut Bytes<R>) -> Result<u64, Fault> {
+fn header<R: Read>(input: &mut Bytes<R>) -> Result<u64, InputFault> {
     for _ in 0..NUMBERS {
         word(input, "a number of the header")?;
     }
@@ -207,7 +207,7 @@ fn header<R: Read>(input: &mut Bytes<R>) -> Result<u64, Fault> {
             let found = input.at_least(1).len() as u64;
             if found == 0 {
                 input.finish()?;
-                return Err(Fault {
+                return Err(InputFault {
                     place: SourcePosition::Byte(at),
                     problem: format!("a text has {length} bytes, the file ends before"),
                 });
@@ -220,7 +220,7 @@ fn header<R: Read>(input: &mut Bytes<R>) -> Result<u64, Fault> {
     word(input, "the number of sessions")
 }
 
-fn event<R: Read>(input: &mut Bytes<R>) -> Result<DbcopEvent, Fault> {
+fn event<R: Read>(input: &mut Bytes<R>) -> Result<DbcopEvent, InputFault> {
     let bytes = take(input, EVENT_LENGTH, "an event")?;
     let bytes: [u8; EVENT_LENGTH] = *bytes.first_chunk().unwrap_or(&[0; EVENT_LENGTH]);
     let number = |at: usize| {
@@ -230,7 +230,7 @@ fn event<R: Read>(input: &mut Bytes<R>) -> Result<DbcopEvent, Fault> {
     let (writes, succeeded) = (bytes[0], bytes[EVENT_LENGTH - 1]);
     let (variable, value) = (number(1), number(9));
     let narrow = |number: u64, before: u64, what: &str| {
-        i64::try_from(number).map_err(|_| Fault {
+        i64::try_from(number).map_err(|_| InputFault {
             place: SourcePosition::Byte(input.passed() - before),
             problem: format!("{what} {number} does not fit in 63 bits"),
         })

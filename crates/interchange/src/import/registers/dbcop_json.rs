@@ -5,7 +5,7 @@
 
 use super::bytes::Bytes;
 use super::json::{JsonTokens, first_name};
-use super::{Fault, Initial};
+use super::{Initial, InputFault};
 use crate::import::SourcePosition;
 use seatrial_history::OpType;
 use seatrial_history::TransactionSink;
@@ -54,7 +54,7 @@ impl DbcopJson {
         input: &mut Bytes<R>,
         sink: &mut S,
         place: &mut SourcePosition,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, InputFault> {
         let mut json = JsonTokens { input };
         loop {
             match self.state {
@@ -114,9 +114,9 @@ impl DbcopJson {
         &mut self,
         json: &mut JsonTokens<'_, R>,
         sink: &mut S,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputFault> {
         let place = json.input.place();
-        let fault = |problem: &str| Fault {
+        let fault = |problem: &str| InputFault {
             place,
             problem: problem.to_owned(),
         };
@@ -155,10 +155,10 @@ impl DbcopJson {
         &mut self,
         json: &mut JsonTokens<'_, R>,
         sink: &mut S,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputFault> {
         json.peek()?;
         let place = json.input.place();
-        let fault = |problem: &str| Fault {
+        let fault = |problem: &str| InputFault {
             place,
             problem: problem.to_owned(),
         };
@@ -198,13 +198,13 @@ impl DbcopJson {
 }
 
 /// A number that is not negative.
-fn natural<R: Read>(json: &mut JsonTokens<'_, R>, what: &str) -> Result<i64, Fault> {
+fn natural<R: Read>(json: &mut JsonTokens<'_, R>, what: &str) -> Result<i64, InputFault> {
     json.peek()?;
     let place = json.input.place();
     let number = json.int(what)?;
     if number < 0 {
         let problem = format!("{what} is negative");
-        return Err(Fault { place, problem });
+        return Err(InputFault { place, problem });
     }
     Ok(number)
 }

@@ -1,6 +1,6 @@
 //! Reads JSON token by token through a window.
 
-use super::Fault;
+use super::InputFault;
 use super::bytes::Bytes;
 use std::io::Read;
 
@@ -18,8 +18,8 @@ pub(super) struct JsonTokens<'a, R> {
 
 impl<R: Read> JsonTokens<'_, R> {
     /// A fault at the next byte.
-    pub(super) fn fault(&self, problem: impl Into<String>) -> Fault {
-        Fault {
+    pub(super) fn fault(&self, problem: impl Into<String>) -> InputFault {
+        InputFault {
             place: self.input.place(),
             problem: problem.into(),
         }
@@ -27,7 +27,7 @@ impl<R: Read> JsonTokens<'_, R> {
 
     /// The next byte that is not blank, not consumed; `None` at the end.
     #[inline]
-    pub(super) fn peek(&mut self) -> Result<Option<u8>, Fault> {
+    pub(super) fn peek(&mut self) -> Result<Option<u8>, InputFault> {
         loop {
             match self.input.at_least(1).first() {
                 Some(b'\n') => {
@@ -41,14 +41,14 @@ impl<R: Read> JsonTokens<'_, R> {
                     let unread = self.input.finish();
                     return unread
                         .map(|()| None)
-                        .map_err(|unread| Fault { place, ..unread });
+                        .map_err(|unread| InputFault { place, ..unread });
                 }
             }
         }
     }
 
     /// A fault: `expected` instead of the next byte.
-    pub(super) fn unexpected(&mut self, expected: &str) -> Fault {
+    pub(super) fn unexpected(&mut self, expected: &str) -> InputFault {
         let found = match self.peek() {
             Err(fault) => return fault,
             Ok(None) => "the file ends".to_owned(),
@@ -60,7 +60,7 @@ impl<R: Read> JsonTokens<'_, R> {
 
     /// Passes a byte that must come next.
     #[inline]
-    pub(super) fn expect(&mut self, byte: u8) -> Result<(), Fault> {
+    pub(super) fn expect(&mut self, byte: u8) -> Result<(), InputFault> {
         if self.peek()? == Some(byte) {
             self.input.consume(1);
             return Ok(());
@@ -70,7 +70,7 @@ impl<R: Read> JsonTokens<'_, R> {
 
     /// Is there another element before `close`? Passes the comma before it, or `close`.
     #[inline]
-    pub(super) fn more(&mut self, close: u8, first: &mut bool) -> Result<bool, Fault> {
+    pub(super) fn more(&mut self, close: u8, first: &mut bool) -> Result<bool, InputFault> {
         if self.peek()? == Some(close) {
             self.input.consume(1);
             return Ok(false);
@@ -86,14 +86,14 @@ impl<R: Read> JsonTokens<'_, R> {
 
     /// The name of a member and its colon.
     #[inline]
-    pub(super) fn name(&mut self, into: &mut Vec<u8>) -> Result<(), Fault> {
+    pub(super) fn name(&mut self, into: &mut Vec<u8>) -> Result<(), InputFault> {
         self.text(into)?;
         self.expect(b':')
     }
 
     /// A text of at most 4,096 bytes. Escapes stand for themselves: no name that is known has one.
     #[inline]
-    pub(super) fn text(&mut self, into: &mut Vec<u8>) -> Result<(), Fault> {
+    pub(super) fn text(&mut self, into: &mut Vec<u8>) -> Result<(), InputFault> {
         if self.peek()? != Some(b'"') {
             return Err(self.unexpected("a text"));
         }
@@ -108,7 +108,7 @@ impl<R: Read> JsonTokens<'_, R> {
             into.extend_from_slice(&rest[..plain.min(TEXT_LENGTH_MAX + 1)]);
             self.input.consume(plain);
             if into.len() > TEXT_LENGTH_MAX {
-                return Err(Fault {
+                return Err(InputFault {
                     place: opened,
                     problem: format!("this text has more than {TEXT_LENGTH_MAX} bytes"),
                 });
@@ -126,7 +126,7 @@ impl<R: Read> JsonTokens<'_, R> {
                     self.input
                         .finish()
                         .map_err(|unread| self.fault(unread.problem))?;
-                    return Err(Fault {
+                    return Err(InputFault {
                         place: opened,
                         problem: "this text is never closed".to_owned(),
                     });
@@ -137,7 +137,7 @@ impl<R: Read> JsonTokens<'_, R> {
 
     /// An integer of 64 bits.
     #[inline]
-    pub(super) fn int(&mut self, what: &str) -> Result<i64, Fault> {
+    pub(super) fn int(&mut self, what: &str) -> Result<i64, InputFault> {
         self.peek()?;
         let rest = self.input.at_least(NUMBER_LENGTH_MAX);
         let negative = rest.first() == Some(&b'-');
@@ -172,7 +172,7 @@ impl<R: Read> JsonTokens<'_, R> {
 
     /// Passes `null`, when it comes next.
     #[inline]
-    pub(super) fn null(&mut self) -> Result<bool, Fault> {
+    pub(super) fn null(&mut self) -> Result<bool, InputFault> {
         if self.peek()? != Some(b'n') {
             return Ok(false);
         }
@@ -180,7 +180,7 @@ impl<R: Read> JsonTokens<'_, R> {
     }
 
     /// A truth value.
-    pub(super) fn truth(&mut self) -> Result<bool, Fault> {
+    pub(super) fn truth(&mut self) -> Result<bool, InputFault> {
         match self.peek()? {
             Some(b't') => self.word("true").map(|()| true),
             Some(b'f') => self.word("false").map(|()| false),
@@ -188,7 +188,7 @@ impl<R: Read> JsonTokens<'_, R> {
         }
     }
 
-    fn word(&mut self, word: &str) -> Result<(), Fault> {
+    fn word(&mut self, word: &str) -> Result<(), InputFault> {
         if self.input.at_least(word.len()).starts_with(word.as_bytes()) {
             self.input.consume(word.len());
             return Ok(());
@@ -197,7 +197,7 @@ impl<R: Read> JsonTokens<'_, R> {
     }
 
     /// Passes any value.
-    pub(super) fn skip(&mut self, buffer: &mut Vec<u8>, depth: usize) -> Result<(), Fault> {
+    pub(super) fn skip(&mut self, buffer: &mut Vec<u8>, depth: usize) -> Result<(), InputFault> {
         if depth > DEPTH_MAX {
             return Err(self.fault(format!("more than {DEPTH_MAX} levels of nesting")));
         }
@@ -233,7 +233,7 @@ impl<R: Read> JsonTokens<'_, R> {
     }
 
     /// Nothing but blanks may follow.
-    pub(super) fn over(&mut self) -> Result<(), Fault> {
+    pub(super) fn over(&mut self) -> Result<(), InputFault> {
         match self.peek()? {
             None => Ok(()),
             Some(_) => Err(self.unexpected("the end of the file")),

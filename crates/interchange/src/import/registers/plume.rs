@@ -8,7 +8,7 @@ use super::assembly::TransactionAssembly;
 use super::bytes::Bytes;
 use super::draft::DraftAccessKind;
 use super::line::{LineFault, LineParser};
-use super::{Fault, Initial};
+use super::{Initial, InputFault};
 use crate::import::SourcePosition;
 use crate::import::transaction::integer;
 use seatrial_history::TransactionSink;
@@ -95,7 +95,7 @@ impl Plume {
         input: &mut Bytes<R>,
         sink: &mut S,
         place: &mut SourcePosition,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, InputFault> {
         while !self.assembly.is_ready() {
             let line = input.line;
             let window = input.at_least(PLAIN_LENGTH_MAX);
@@ -166,7 +166,7 @@ impl Plume {
     }
 
     /// Reads a line in any spelling, and reports its errors.
-    fn careful<R: Read>(&mut self, input: &mut Bytes<R>) -> Result<(), Fault> {
+    fn careful<R: Read>(&mut self, input: &mut Bytes<R>) -> Result<(), InputFault> {
         let (length, ends) = input.line_length(LINE_LENGTH_MAX)?;
         if !ends && input.ended() {
             // A part of a line before a read error is not a line.

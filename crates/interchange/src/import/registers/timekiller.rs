@@ -9,7 +9,7 @@
 use super::bytes::Bytes;
 use super::draft::{DraftAccessKind, TransactionDraft};
 use super::json::{JsonTokens, first_name};
-use super::{Fault, Initial};
+use super::{Initial, InputFault};
 use crate::import::SourcePosition;
 use seatrial_history::FixedMap;
 use seatrial_history::OpType;
@@ -72,7 +72,7 @@ impl TimeKiller {
         input: &mut Bytes<R>,
         sink: &mut S,
         place: &mut SourcePosition,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, InputFault> {
         let mut json = JsonTokens { input };
         if self.state == ArrayPlace::Start {
             json.expect(b'[')?;
@@ -97,9 +97,9 @@ impl TimeKiller {
         &mut self,
         json: &mut JsonTokens<'_, R>,
         sink: &mut S,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputFault> {
         let place = json.input.place();
-        let fault = |problem: &str| Fault {
+        let fault = |problem: &str| InputFault {
             place,
             problem: problem.to_owned(),
         };
@@ -144,12 +144,12 @@ impl TimeKiller {
         sink.end(OpType::Ok).map_err(|problem| fault(&problem))
     }
 
-    fn session<R: Read>(&mut self, json: &mut JsonTokens<'_, R>) -> Result<u64, Fault> {
+    fn session<R: Read>(&mut self, json: &mut JsonTokens<'_, R>) -> Result<u64, InputFault> {
         if json.peek()? != Some(b'"') {
             let place = json.input.place();
             let number = json.int("a session")?;
             let problem = format!("session {number} is negative");
-            return u64::try_from(number).map_err(|_| Fault { place, problem });
+            return u64::try_from(number).map_err(|_| InputFault { place, problem });
         }
         json.text(&mut self.buffer)?;
         let digits = str::from_utf8(&self.buffer).unwrap_or_default();
@@ -167,7 +167,7 @@ impl TimeKiller {
         Ok(number)
     }
 
-    fn stamp<R: Read>(&mut self, json: &mut JsonTokens<'_, R>) -> Result<Stamp, Fault> {
+    fn stamp<R: Read>(&mut self, json: &mut JsonTokens<'_, R>) -> Result<Stamp, InputFault> {
         json.expect(b'{')?;
         let (mut physical, mut logical) = (None, None);
         let mut first = true;
@@ -185,23 +185,27 @@ impl TimeKiller {
     }
 
     /// An integer, which may be written as text.
-    fn number<R: Read>(&mut self, json: &mut JsonTokens<'_, R>, what: &str) -> Result<i64, Fault> {
+    fn number<R: Read>(
+        &mut self,
+        json: &mut JsonTokens<'_, R>,
+        what: &str,
+    ) -> Result<i64, InputFault> {
         if json.peek()? != Some(b'"') {
             return json.int(what);
         }
         let place = json.input.place();
         json.text(&mut self.buffer)?;
         let digits = str::from_utf8(&self.buffer).unwrap_or_default();
-        digits.parse().map_err(|_| Fault {
+        digits.parse().map_err(|_| InputFault {
             place,
             problem: format!("{what} (an integer) is expected, found a text"),
         })
     }
 
-    fn operation<R: Read>(&mut self, json: &mut JsonTokens<'_, R>) -> Result<(), Fault> {
+    fn operation<R: Read>(&mut self, json: &mut JsonTokens<'_, R>) -> Result<(), InputFault> {
         json.peek()?;
         let place = json.input.place();
-        let fault = |problem: String| Fault { place, problem };
+        let fault = |problem: String| InputFault { place, problem };
         json.expect(b'{')?;
         let (mut kind, mut key, mut carried) = (None, None, Carried::Nothing);
         let mut first = true;
@@ -250,7 +254,7 @@ impl TimeKiller {
         added.map_err(fault)
     }
 
-    fn carried<R: Read>(&mut self, json: &mut JsonTokens<'_, R>) -> Result<Carried, Fault> {
+    fn carried<R: Read>(&mut self, json: &mut JsonTokens<'_, R>) -> Result<Carried, InputFault> {
         if json.null()? {
             return Ok(Carried::Null);
         }

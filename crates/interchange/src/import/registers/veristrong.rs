@@ -4,7 +4,7 @@
 //! All numbers have 64 bits with sign. Operations of a transaction stand in program order, transactions of a session in
 //! the order of their first lines.
 
-use super::Fault;
+use super::InputFault;
 use super::assembly::TransactionAssembly;
 use super::bytes::Bytes;
 use super::draft::DraftAccessKind;
@@ -38,7 +38,7 @@ impl VeriStrong {
         input: &mut Bytes<R>,
         sink: &mut S,
         place: &mut SourcePosition,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, InputFault> {
         while !self.assembly.is_ready() {
             let (length, ends) = input.line_length(LINE_LENGTH_MAX)?;
             if !ends {
