@@ -72,8 +72,11 @@ pub struct LinearizabilityFigures {
     pub operations: u64,
     /// Operations of unknown outcome.
     pub unknown: u64,
-    /// Objects that zones decided, without a search: each value was written once.
-    pub by_zones: u64,
+    /// Objects that a monitor decided, without a search: their values are unique.
+    pub by_monitor: u64,
+    /// The monitor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub monitor: Option<&'static str>,
     /// Why the first of the others was searched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search_reason: Option<String>,
@@ -455,7 +458,8 @@ mod tests {
             objects: 1,
             operations: 7,
             unknown: 0,
-            by_zones: 0,
+            by_monitor: 0,
+            monitor: None,
             search_reason: None,
             configurations: 9,
             configurations_max: 100,
@@ -475,6 +479,7 @@ mod tests {
             "objects": 1,
             "operations": 7,
             "unknown": 0,
+            "by_monitor": 0,
             "configurations": 9,
             "configurations_max": 100,
             "findings_max": 8,

@@ -195,7 +195,7 @@ pub(crate) fn expand_takes(entries: &mut Vec<ObjectOperation>) -> bool {
 }
 
 /// The order of a priority queue: the least integer first, everything else after all integers, by its text.
-fn priority(value: &Value) -> (bool, i64, String) {
+pub(crate) fn priority(value: &Value) -> (bool, i64, String) {
     match value {
         Value::Int(integer) => (false, *integer, String::new()),
         other => (true, 0, other.to_string()),

@@ -16,6 +16,7 @@
 //! # Ok::<(), import::ImportError>(())
 //! ```
 
+mod collection_monitor;
 mod collections;
 mod configurations;
 mod counterexample;

@@ -1,9 +1,11 @@
 //! The checker of linearizability.
 
+use crate::collection_monitor::{self, CollectionMonitor};
 use crate::collections::expand_takes;
 use crate::explanation::{NONLINEARIZABLE, ViolationExcerpt};
 use crate::gathering::Gathering;
 use crate::model::Model;
+use crate::monitors::Rejection;
 use crate::object::{LinearObject, LinearObjects, ObjectOperation};
 use crate::online::OnlineObjects;
 use crate::register_zones::{ZoneVerdict, Zones};
@@ -28,9 +30,9 @@ pub(crate) const RESULTS_MAX: usize = 64;
 /// Operations of unknown result (`info`, or never completed) may take effect at any time after their invocation, or never.
 /// Failed operations had no effect; a failed `cas` is no evidence about the state.
 ///
-/// Loop: operations are gathered from the chunks; then one key after another is decided, in the order of keys. Registers whose
-/// values are written once are decided by their zones, in O(n log n); all other objects by a search, whose configurations are
-/// freed before the next. Memory is bounded by 24 bytes for each operation, the values, and the largest key.
+/// Loop: operations are gathered from the chunks; then one key after another is decided, in the order of keys. Registers and
+/// collections whose values are unique are decided by a monitor, in O(n log n); all other objects by a search, whose
+/// configurations are freed before the next. Memory is bounded by 24 bytes for each operation, the values, and the largest key.
 ///
 /// After [`Checker::stop_at_first`] there are two rounds: each key first gets only `CONFIGURATIONS_FIRST`
 /// configurations and a few for each operation, which decides all but contended keys; the remaining keys get the whole bound.
@@ -48,8 +50,19 @@ pub(crate) const CONFIGURATIONS_FIRST: u64 = 4_096;
 /// A history without contention takes about one configuration for each operation.
 const CONFIGURATIONS_PER_OPERATION: u64 = 4;
 
-/// Configurations of a search that explains what zones refuted, in the words of a search.
+/// Configurations of a search that explains what a monitor refuted.
 const EXPLAINED_MAX: u64 = 20_000;
+/// Operations of an object that such a search looks at as a whole.
+const EXPLAINED_LENGTH: usize = 2_000;
+
+/// What a monitor says about an object.
+enum MonitorVerdict {
+    Linearizable,
+    /// These entries alone are not linearizable.
+    Refuted(Vec<u32>),
+    /// The reason why the object must be searched.
+    NotApplicable(String),
+}
 
 /// Why an object is not decided: the bound, operations linearized, configurations.
 struct Exhausted {
@@ -63,6 +76,7 @@ struct CheckTally<'v> {
     values: &'v NumberedValues,
     indeterminate: &'v FixedMap<u32, u32>,
     zones: Zones,
+    collections: CollectionMonitor,
     /// Objects that were decided.
     checked: usize,
     operations: usize,
@@ -75,8 +89,8 @@ struct CheckTally<'v> {
     results: BTreeMap<String, KeyResult>,
     /// Why the first object whose search reached its bound is not decided.
     exhausted: Option<String>,
-    /// Objects that zones decided; why the first other one was searched.
-    by_zones: u64,
+    /// Objects that a monitor decided; why the first other one was searched.
+    by_monitor: u64,
     search_reason: Option<String>,
 }
 
@@ -117,15 +131,14 @@ impl Linearizable {
     fn decide_all(&self, objects: &mut LinearObjects, tally: &mut CheckTally<'_>) {
         let mut left: Vec<usize> = Vec::new();
         for number in 0..objects.len() {
-            let object = objects.object(number);
+            let mut object = objects.object(number);
             tally.count(&object);
-            let object = self.searchable(object, tally);
             let bound = if self.stops_at_first && objects.len() > 1 {
                 self.first_bound(&object)
             } else {
                 self.bound
             };
-            match self.decide(&object, bound, tally) {
+            match self.decide(&mut object, bound, tally) {
                 Some(_) if bound != self.bound => left.push(number),
                 Some(exhausted) => tally.note_exhausted(&object, &exhausted),
                 None => {}
@@ -137,8 +150,8 @@ impl Linearizable {
             }
         }
         for (searched, &number) in left.iter().enumerate() {
-            let object = self.searchable(objects.object(number), tally);
-            if let Some(exhausted) = self.decide(&object, self.bound, tally) {
+            let mut object = objects.object(number);
+            if let Some(exhausted) = self.decide(&mut object, self.bound, tally) {
                 tally.note_exhausted(&object, &exhausted);
             }
             if tally.failures > 0 {
@@ -154,49 +167,71 @@ impl Linearizable {
         );
     }
 
-    /// The object as the search needs it.
-    fn searchable(&self, mut object: LinearObject, tally: &mut CheckTally<'_>) -> LinearObject {
-        if self.model == Model::Bag && !expand_takes(&mut object.entries) {
-            let key = key_prefix(&object);
-            tally.exhausted.get_or_insert_with(|| {
-                format!(
-                    "{key}too many removals of unknown outcome: each may have taken any element"
-                )
-            });
-            object.entries.clear();
+    /// What the monitor of the model says about an object.
+    fn monitor(&self, object: &LinearObject, tally: &mut CheckTally<'_>) -> MonitorVerdict {
+        if !self.model.is_collection() {
+            return match tally.zones.check(&object.entries) {
+                ZoneVerdict::Linearizable => MonitorVerdict::Linearizable,
+                ZoneVerdict::Refuted(core) => MonitorVerdict::Refuted(core),
+                ZoneVerdict::NotApplicable(Some(value)) => {
+                    let value = tally.values.get(value);
+                    let reason = format!("more than one operation writes {value}");
+                    MonitorVerdict::NotApplicable(reason)
+                }
+                ZoneVerdict::NotApplicable(None) => {
+                    let reason = "its operations are not those of a register";
+                    MonitorVerdict::NotApplicable(reason.into())
+                }
+            };
         }
-        object
+        let collections = &mut tally.collections;
+        match collections.check(self.model, &object.entries, tally.values) {
+            Ok(()) => MonitorVerdict::Linearizable,
+            Err(Rejection::NotLinearizable(core)) => MonitorVerdict::Refuted(core),
+            Err(Rejection::NotApplicable(reason)) => MonitorVerdict::NotApplicable(reason.into()),
+        }
     }
 
-    /// Decides one object and adds its result: by zones where they apply, else by a search, whose limit is returned if it was
+    /// Decides one object and adds its result: by a monitor where it applies, else by a search, whose limit is returned if it was
     /// reached.
     fn decide(
+        &self,
+        object: &mut LinearObject,
+        bound: Bound,
+        tally: &mut CheckTally<'_>,
+    ) -> Option<Exhausted> {
+        match self.monitor(object, tally) {
+            MonitorVerdict::Linearizable => {
+                tally.by_monitor += 1;
+                None
+            }
+            MonitorVerdict::Refuted(core) => {
+                tally.by_monitor += 1;
+                self.explain(object, &core, tally);
+                None
+            }
+            MonitorVerdict::NotApplicable(reason) => {
+                tally.note_search(object, &reason);
+                if self.model == Model::Bag && !expand_takes(&mut object.entries) {
+                    return Some(Exhausted {
+                        bound: "removals of unknown outcome",
+                        linearized: 0,
+                        visited: 0,
+                    });
+                }
+                self.search(object, bound, tally)
+            }
+        }
+    }
+
+    /// Searches one object.
+    fn search(
         &self,
         object: &LinearObject,
         bound: Bound,
         tally: &mut CheckTally<'_>,
     ) -> Option<Exhausted> {
-        let core = match tally.zones.check(&object.entries) {
-            ZoneVerdict::Linearizable => {
-                tally.by_zones += 1;
-                return None;
-            }
-            ZoneVerdict::Refuted(core) => {
-                tally.by_zones += 1;
-                Some(core)
-            }
-            ZoneVerdict::NotApplicable(value) => {
-                tally.note_search(object, value.map(|value| tally.values.get(value)));
-                None
-            }
-        };
-        let explained = Bound {
-            configurations_max: bound.configurations_max.min(EXPLAINED_MAX),
-            ..bound
-        };
-        let is_refuted = core.is_some();
         let mut states = ObjectStates::new(self.model, tally.values);
-        let bound = if is_refuted { explained } else { bound };
         let (result, visited) = Search::new(&object.entries, &mut states, bound).run();
         assert!(
             visited <= bound.configurations_max.max(1),
@@ -204,27 +239,41 @@ impl Linearizable {
             bound.configurations_max
         );
         tally.configurations += visited;
-        assert!(
-            !is_refuted || result != SearchResult::Linearizable,
-            "zones and the search contradict each other"
-        );
-        match (result, core) {
-            (SearchResult::NotLinearizable(counterexample), _) => {
+        match result {
+            SearchResult::Linearizable => None,
+            SearchResult::NotLinearizable(counterexample) => {
                 tally.violation(self.model, object, &counterexample, states);
+                None
             }
-            (SearchResult::Exhausted { .. }, Some(core)) => {
-                self.explain_core(object, &core, tally);
-            }
-            (SearchResult::Exhausted { bound, linearized }, None) => {
-                return Some(Exhausted {
-                    bound,
-                    linearized,
-                    visited,
-                });
-            }
-            (SearchResult::Linearizable, _) => {}
+            SearchResult::Exhausted { bound, linearized } => Some(Exhausted {
+                bound,
+                linearized,
+                visited,
+            }),
         }
-        None
+    }
+
+    /// Adds the violation of an object that a monitor refuted: in the words of a search of the whole object, if that is short,
+    /// else by the operations that alone have no order.
+    fn explain(&self, object: &LinearObject, core: &[u32], tally: &mut CheckTally<'_>) {
+        if object.entries.len() <= EXPLAINED_LENGTH {
+            let mut states = ObjectStates::new(self.model, tally.values);
+            let bound = Bound {
+                configurations_max: self.bound.configurations_max.min(EXPLAINED_MAX),
+                ..self.bound
+            };
+            let (result, visited) = Search::new(&object.entries, &mut states, bound).run();
+            tally.configurations += visited;
+            assert!(
+                result != SearchResult::Linearizable,
+                "the monitor and the search contradict each other"
+            );
+            if let SearchResult::NotLinearizable(counterexample) = result {
+                tally.violation(self.model, object, &counterexample, states);
+                return;
+            }
+        }
+        self.explain_core(object, core, tally);
     }
 
     /// Adds the violation of some operations of an object, which alone are not linearizable.
@@ -273,7 +322,8 @@ impl Linearizable {
             objects: objects.len() as u64,
             operations: tally.operations as u64,
             unknown: tally.unknown as u64,
-            by_zones: tally.by_zones,
+            by_monitor: tally.by_monitor,
+            monitor: (tally.by_monitor > 0).then(|| monitor_name(self.model)),
             search_reason: tally.search_reason,
             configurations: tally.configurations,
             configurations_max: self.bound.configurations_max,
@@ -303,6 +353,7 @@ impl<'v> CheckTally<'v> {
     fn new(values: &'v NumberedValues, indeterminate: &'v FixedMap<u32, u32>) -> CheckTally<'v> {
         CheckTally {
             zones: Zones::new(values.len()),
+            collections: CollectionMonitor::new(values.len()),
             values,
             indeterminate,
             checked: 0,
@@ -313,7 +364,7 @@ impl<'v> CheckTally<'v> {
             violations: Vec::new(),
             results: BTreeMap::new(),
             exhausted: None,
-            by_zones: 0,
+            by_monitor: 0,
             search_reason: None,
         }
     }
@@ -325,15 +376,11 @@ impl<'v> CheckTally<'v> {
         self.unknown += object.entries.len() - required(&object.entries) + object.dropped;
     }
 
-    /// Keeps why the first object that zones cannot decide is searched; the value is the one that is written twice.
-    fn note_search(&mut self, object: &LinearObject, value: Option<seatrial_history::Value>) {
-        self.search_reason.get_or_insert_with(|| {
-            let key = key_prefix(object);
-            match value {
-                Some(value) => format!("{key}more than one operation writes {value}"),
-                None => format!("{key}its operations are not those of a register"),
-            }
-        });
+    /// Keeps why the first object that no monitor decides is searched.
+    fn note_search(&mut self, object: &LinearObject, reason: &str) {
+        let key = || key_prefix(object);
+        self.search_reason
+            .get_or_insert_with(|| format!("{}{reason}", key()));
     }
 
     /// Adds an object that is not linearizable.
@@ -376,6 +423,11 @@ impl<'v> CheckTally<'v> {
             )
         });
     }
+}
+
+/// The monitor of a model.
+fn monitor_name(model: Model) -> &'static str {
+    collection_monitor::monitor(model).map_or("zones of unique values", |(_, name)| name)
 }
 
 /// "key 3: ", or nothing.

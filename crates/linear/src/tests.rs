@@ -311,7 +311,7 @@ fn apply((op, result, ..): &Simple, state: &Value) -> Option<Value> {
 
 /// A history of up to `ops_max` operations by up to four clients on one object: run on a true object, then spoilt a
 /// little now and then.
-fn random_history(model: Model, ops_max: u64, rng: &mut Rng) -> History {
+fn random_history(model: Model, ops_max: u64, values: u64, rng: &mut Rng) -> History {
     let mut ops: Vec<Op> = Vec::new();
     let mut open: Vec<(Op, Option<Value>, bool)> = Vec::new();
     let mut state = initial(model);
@@ -322,7 +322,7 @@ fn random_history(model: Model, ops_max: u64, rng: &mut Rng) -> History {
         if left > 0 && open.len() < 4 && rng.chance(0.5) {
             left -= 1;
             next_process += 1;
-            let op = random_invocation(model, next_process, rng);
+            let op = random_invocation(model, next_process, values, rng);
             ops.push(op.clone());
             open.push((op, None, false));
         } else if !open.is_empty() {
@@ -351,7 +351,7 @@ fn random_history(model: Model, ops_max: u64, rng: &mut Rng) -> History {
                     kind = *rng.pick(&[OpType::Ok, OpType::Fail]);
                 }
                 if op.is_read() && kind == OpType::Ok && rng.chance(spoil) {
-                    value = random_value(model, rng);
+                    value = random_value(model, values, rng);
                 }
                 if kind != OpType::Info || rng.chance(0.5) {
                     ops.push(op.complete(kind, value));
@@ -377,15 +377,15 @@ impl IsRead for Op {
     }
 }
 
-fn random_value(model: Model, rng: &mut Rng) -> Value {
+fn random_value(model: Model, values: u64, rng: &mut Rng) -> Value {
     match model {
         Model::KeyValue => Value::text(*rng.pick(&["", "a", "b", "ab", "ba", "aa"])),
-        _ => Value::Int(rng.below(3).cast_signed()),
+        _ => Value::Int(rng.below(values).cast_signed()),
     }
 }
 
-fn random_invocation(model: Model, process: u64, rng: &mut Rng) -> Op {
-    let value = random_value(model, rng);
+fn random_invocation(model: Model, process: u64, values: u64, rng: &mut Rng) -> Op {
+    let value = random_value(model, values, rng);
     let functions: &[&str] = match model {
         Model::FifoQueue => &["enqueue", "enqueue", "dequeue", "front"],
         Model::Stack => &["push", "push", "pop", "top"],
@@ -433,7 +433,7 @@ fn agrees_with_brute_force_on_small_histories() {
     for seed in 0..all * MODELS as u64 {
         let model = Model::ALL[seed as usize % MODELS];
         let mut rng = Rng::from_seed(seed);
-        let history = random_history(model, 7, &mut rng);
+        let history = random_history(model, 7, if seed % 3 == 0 { 60 } else { 3 }, &mut rng);
         let expected = brute_force(model, &history);
         let verdict = Linearizable::new(model).check(&history);
         let text: String = history.iter().map(|op| op.to_string() + "\n").collect();

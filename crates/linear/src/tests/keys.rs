@@ -48,7 +48,7 @@ fn stopping_at_the_first_broken_key_changes_no_verdict() {
     for seed in 0..2_000 {
         let mut rng = Rng::from_seed(seed);
         let model = Model::ALL[seed as usize % 4];
-        let parts = (0..5).map(|_| random_history(model, 4, &mut rng));
+        let parts = (0..5).map(|_| random_history(model, 4, 3, &mut rng));
         let parts: Vec<History> = parts.collect();
         let expected: Vec<i64> = (0..5)
             .filter(|&key| !brute_force(model, &parts[key as usize]))
