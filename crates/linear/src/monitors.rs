@@ -32,6 +32,8 @@ mod multiset_monitor;
 mod peeks_by_value;
 mod priority_queue_monitor;
 mod queue_monitor;
+mod removal_deadlines;
+mod removal_matching;
 mod set_monitor;
 mod stabbing_tree;
 mod stack_monitor;

@@ -4,12 +4,14 @@ use super::peeks_by_value::PeeksByValue;
 use super::sub_history::Conflict;
 use super::value_table::ValueTable;
 
-/// Values and peeks that tests may look at for each of the conflict, beyond [`WORK_MIN`].
-const WORK_PER_VALUE: usize = 16;
+/// Values and observations that tests may look at for each that there is, beyond [`WORK_MIN`].
+const WORK_PER_VALUE: usize = 4;
 const WORK_MIN: usize = 1 << 18;
 
-/// A conflict among these values, which together are rejected: none of its values can be left out, nor its peeks, unless the
-/// work is at its bound. `is_rejected` must be monotone: what is rejected stays so with further values and peeks.
+/// A conflict among these values, peeks and observations of an empty collection, which are rejected with all pending removals
+/// of the table: none of the values can be left out, nor any of the others, unless the work is at its bound. `is_rejected`
+/// gets parts of the table, and the numbers of their values in it; it must be monotone: what is rejected stays so with
+/// further values, peeks and observations.
 ///
 /// QuickXplain's idea (Junker, AAAI 2004) with a linear chain: the shortest prefix of the values that is rejected ends with a
 /// necessary one; put it first and repeat with what is before it. The values are ordered by distance from one, and prefixes
@@ -18,7 +20,7 @@ const WORK_MIN: usize = 1 << 18;
 pub(super) fn minimal_conflict(
     table: &ValueTable,
     mut values: Vec<u32>,
-    is_rejected: &dyn Fn(&ValueTable) -> bool,
+    is_rejected: &dyn Fn(ValueTable, &[u32]) -> bool,
 ) -> Conflict {
     let span = |value: u32| &table.spans[value as usize];
     let length = |value: u32| span(value).end.saturating_sub(span(value).first_ret);
@@ -32,19 +34,39 @@ pub(super) fn minimal_conflict(
         let peeks = values.iter().flat_map(|&value| by_value.of(value));
         peeks.copied().collect()
     };
-    let work = WORK_MIN + WORK_PER_VALUE * (values.len() + peeks_of(&values).len());
+    let empties: Vec<u32> = (0..table.empties.len() as u32).collect();
+    let size = values.len() + peeks_of(&values).len() + empties.len();
+    let work = WORK_MIN + WORK_PER_VALUE * size;
     let values = minimal(values, work, &|chosen| {
         let peeks = peeks_of(chosen);
-        let size = chosen.len() + peeks.len();
-        (is_rejected(&table.project(chosen, &peeks)), size)
+        let size = chosen.len() + peeks.len() + empties.len();
+        (
+            is_rejected(table.project(chosen, &peeks, &empties), chosen),
+            size,
+        )
     });
     let peeks = minimal(peeks_of(&values), work, &|chosen| {
-        let size = values.len() + chosen.len();
-        (is_rejected(&table.project(&values, chosen)), size)
+        let size = values.len() + chosen.len() + empties.len();
+        (
+            is_rejected(table.project(&values, chosen, &empties), &values),
+            size,
+        )
     });
-    let operation = |&peek: &u32| table.peeks[peek as usize].operation;
+    let empties = minimal(empties, work, &|chosen| {
+        let size = values.len() + peeks.len() + chosen.len();
+        (
+            is_rejected(table.project(&values, &peeks, chosen), &values),
+            size,
+        )
+    });
+    let peek = |&peek: &u32| table.peeks[peek as usize].operation;
+    let empty = |&empty: &u32| table.empties[empty as usize].operation;
     Conflict {
-        operations: peeks.iter().map(operation).collect(),
+        operations: peeks
+            .iter()
+            .map(peek)
+            .chain(empties.iter().map(empty))
+            .collect(),
         values,
     }
 }

@@ -2,10 +2,11 @@
 
 use super::coverage::{UncoveredInstants, cover_of, cover_of_empty, covered_empty};
 use super::peeks_by_value::PeeksByValue;
+use super::removal_deadlines::{KnownDeadlines, Requirement, deadlines_of};
 use super::sub_history::Conflict;
-use super::unknown_removals::decide;
+use super::unknown_removals::{Monitor, decide};
 use super::value_table::{CollectionKind, ValueTable};
-use super::{CollectionOperation, Rejection};
+use super::{CollectionOperation, NEVER, Rejection};
 
 /// Is this history of a priority queue, empty at first, linearizable? Removals and peeks find a value of the greatest priority;
 /// `priorities` has that of each value, equal ones allowed. Exact if each value is added at most once; for pending
@@ -27,13 +28,39 @@ pub fn priority_queue(
     operations: &[CollectionOperation],
     priorities: &[u32],
 ) -> Result<(), Rejection> {
-    decide(operations, CollectionKind::Ordered, &|table, values| {
-        let priority = |value: u32| {
-            let original = values.map_or(value, |values| values[value as usize]);
-            priorities[original as usize]
-        };
-        check(table, &priority)
-    })
+    let monitor = Monitor {
+        kind: CollectionKind::Ordered,
+        check: &|table, values| check(table, &|value| priorities[original(value, values)]),
+        deadlines: &|table, values| deadlines(table, &|value| priorities[original(value, values)]),
+    };
+    decide(operations, &monitor)
+}
+
+/// The number of a value in the history, if it was renumbered.
+fn original(value: u32, values: Option<&[u32]>) -> usize {
+    values.map_or(value, |values| values[value as usize]) as usize
+}
+
+/// A removal or peek of a value needs those of greater priority to be gone.
+fn deadlines(table: &ValueTable, priority: &dyn Fn(u32) -> u32) -> KnownDeadlines {
+    // 0 is less than all.
+    let key = |value: u32| priority(value).saturating_add(1);
+    let mut requirements = Vec::new();
+    for (value, span) in table.spans.iter().enumerate() {
+        if span.remove_ret != NEVER {
+            requirements.push(Requirement {
+                key: key(value as u32),
+                call: span.end,
+                ret: span.remove_ret,
+            });
+        }
+    }
+    requirements.extend(table.peeks.iter().map(|peek| Requirement {
+        key: key(peek.value),
+        call: peek.call,
+        ret: peek.ret,
+    }));
+    deadlines_of(table, requirements, &key)
 }
 
 /// A removal or a peek.

@@ -1,8 +1,9 @@
 //! The monitor of first-in-first-out queues.
 
 use super::coverage::{cover_of_empty, covered_empty};
+use super::removal_deadlines::KnownDeadlines;
 use super::sub_history::Conflict;
-use super::unknown_removals::decide;
+use super::unknown_removals::{Monitor, decide};
 use super::value_table::{CollectionKind, ValueSpan, ValueTable};
 use super::{CollectionOperation, NEVER, Rejection};
 
@@ -26,9 +27,12 @@ use super::{CollectionOperation, NEVER, Rejection};
 /// Without peeks R is an interval order like E, so a shortest cycle has two values: Henzinger, Sezgin and Vafeiadis's pattern
 /// of a violation of order. With peeks it may have three (a block's own first return may precede its last call).
 pub fn queue(operations: &[CollectionOperation]) -> Result<(), Rejection> {
-    decide(operations, CollectionKind::Ordered, &|table, _| {
-        check(table)
-    })
+    let monitor = Monitor {
+        kind: CollectionKind::Ordered,
+        check: &|table, _| check(table),
+        deadlines: &|table, _| deadlines(table),
+    };
+    decide(operations, &monitor)
 }
 
 pub(super) fn check(table: &ValueTable) -> Result<(), Conflict> {
@@ -46,6 +50,63 @@ pub(super) fn check(table: &ValueTable) -> Result<(), Conflict> {
             values: order.cycle(),
             operations: Vec::new(),
         })
+    }
+}
+
+/// Deadlines of values without known removal, in a table without cycle if each is taken as early as can be.
+///
+/// Exact if none of these values is peeked. Then no edge R begins at one of them (its `front_ret` is [`NEVER`]), and those
+/// that end at one of them, `v`, are the only ones that depend on which removal takes it, by `end(v)`. A cycle through such
+/// edges to two values can be cut short to one: of `p` R `v` and `x` R `w`, also `p` R `w` or `x` R `v`. So the deadline of
+/// `v` is the least `front_ret(x)` of the `x` that `v` comes before by other edges. The first such edge is E; a later edge E
+/// can be joined with it (of `v` E `y` R .. `z` E `x` also `v` E `x`, or there is a cycle); and of a chain of edges R from
+/// `y` the least `front_ret` is that of `y` or of its direct successors. (Let `y` R `a` R `b`, without cycles of two: if
+/// `front_ret(a) >= end(a)`, then `front_ret(y) < end(b)`, so `y` R `b`; else `front_ret(y) < end(a) <= front_ret(b)`.)
+///
+/// If some are peeked, edges begin at them as well, and which of two goes first may be a choice: the deadlines are only
+/// necessary.
+fn deadlines(table: &ValueTable) -> KnownDeadlines {
+    let positions = table.positions as usize;
+    let added = || table.spans.iter().filter(|span| span.is_added());
+    // By position: the least `front_ret` of values that end there or later.
+    let mut fronts = vec![NEVER; positions + 1];
+    for span in added().filter(|span| span.remove_ret != NEVER) {
+        let front = &mut fronts[span.end as usize];
+        *front = span.front_ret.min(*front);
+    }
+    suffix_minima(&mut fronts);
+    // By position: the least of those, and their successors', that are added there or later.
+    let mut reached = vec![NEVER; positions + 1];
+    for span in added().filter(|span| span.front_ret != NEVER) {
+        let reach = &mut reached[span.add_call as usize];
+        let successors = fronts[span.front_ret as usize + 1];
+        *reach = span.front_ret.min(successors).min(*reach);
+    }
+    suffix_minima(&mut reached);
+    let mut deadlines = vec![NEVER; table.spans.len()];
+    let mut is_peeked = false;
+    for value in table.unremoved() {
+        let span = &table.spans[value as usize];
+        is_peeked |= span.front_ret != NEVER;
+        if span.first_ret != NEVER {
+            deadlines[value as usize] = reached[span.first_ret as usize + 1];
+        }
+    }
+    if is_peeked {
+        KnownDeadlines::Necessary {
+            likely: deadlines.clone(),
+            deadlines,
+        }
+    } else {
+        KnownDeadlines::Exact(deadlines)
+    }
+}
+
+fn suffix_minima(numbers: &mut [u32]) {
+    let mut least = NEVER;
+    for number in numbers.iter_mut().rev() {
+        least = least.min(*number);
+        *number = least;
     }
 }
 

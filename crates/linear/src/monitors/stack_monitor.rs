@@ -4,9 +4,10 @@ use super::coverage::{cover_of_empty, covered_empty};
 use super::coverage_counts::CoverageCounts;
 use super::minimal_conflict::minimal_conflict;
 use super::peeks_by_value::PeeksByValue;
+use super::removal_deadlines::{KnownDeadlines, Requirement, deadlines_of};
 use super::stabbing_tree::StabbingTree;
 use super::sub_history::Conflict;
-use super::unknown_removals::decide;
+use super::unknown_removals::{Monitor, decide};
 use super::value_table::{CollectionKind, ValueSpan, ValueTable};
 use super::{CollectionOperation, NEVER, Rejection};
 
@@ -32,9 +33,12 @@ use super::{CollectionOperation, NEVER, Rejection};
 /// So it is enough to know which instants are covered by no value, or by one only: then its own peeks can take effect there. A
 /// value covers no instant of its own addition and removal.
 pub fn stack(operations: &[CollectionOperation]) -> Result<(), Rejection> {
-    decide(operations, CollectionKind::Ordered, &|table, _| {
-        check(table)
-    })
+    let monitor = Monitor {
+        kind: CollectionKind::Ordered,
+        check: &|table, _| check(table),
+        deadlines: &|table, _| deadlines(table),
+    };
+    decide(operations, &monitor)
 }
 
 fn check(table: &ValueTable) -> Result<(), Conflict> {
@@ -48,9 +52,27 @@ fn check(table: &ValueTable) -> Result<(), Conflict> {
     if remaining.is_empty() {
         return Ok(());
     }
-    Err(minimal_conflict(table, remaining, &|part| {
-        !remaining_values(part).is_empty()
+    Err(minimal_conflict(table, remaining, &|part, _| {
+        !remaining_values(&part).is_empty()
     }))
+}
+
+/// A removal or peek of a value needs those to be gone that were certainly added after it.
+fn deadlines(table: &ValueTable) -> KnownDeadlines {
+    let mut requirements = Vec::new();
+    for_each_interval(table, |value, call, ret, peek| {
+        let span = &table.spans[value as usize];
+        if peek.is_some() || call == span.end {
+            requirements.push(Requirement {
+                key: span.first_ret + 1,
+                call,
+                ret,
+            });
+        }
+    });
+    deadlines_of(table, requirements, &|value| {
+        table.spans[value as usize].add_call + 1
+    })
 }
 
 /// The values that cannot be released.

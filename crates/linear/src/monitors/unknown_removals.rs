@@ -1,12 +1,24 @@
 //! Pending removals, which may have taken any value or none.
 
+use super::minimal_conflict::minimal_conflict;
+use super::removal_deadlines::KnownDeadlines;
+use super::removal_matching::can_match;
 use super::sub_history::{Conflict, project, sub_history};
 use super::value_table::{CollectionKind, ValueTable};
 use super::{CollectionOperation, NEVER, Rejection};
 use std::collections::BTreeSet;
 
-/// Decides a table; the second argument has the values' numbers in the history, if they were renumbered.
-pub(super) type Check<'a> = &'a dyn Fn(&ValueTable, Option<&[u32]>) -> Result<(), Conflict>;
+type Check<'a> = &'a dyn Fn(&ValueTable, Option<&[u32]>) -> Result<(), Conflict>;
+
+/// What a data type knows of its histories. The second arguments have the values' numbers in the history, if they were
+/// renumbered.
+pub(super) struct Monitor<'a> {
+    pub(super) kind: CollectionKind,
+    /// Decides a table without pending removals, but for assumed ones.
+    pub(super) check: Check<'a>,
+    /// By when pending removals must have taken values. The check accepts the table if each was taken by the earliest of them.
+    pub(super) deadlines: &'a dyn Fn(&ValueTable, Option<&[u32]>) -> KnownDeadlines,
+}
 
 /// Operations that the search may look at per operation of the history, beyond [`WORK_MIN`].
 const WORK_PER_OPERATION: usize = 48;
@@ -20,7 +32,11 @@ const WORK_MIN: usize = 1 << 20;
 ///
 /// 1. Linearizable without them: linearizable.
 /// 2. Not linearizable if each value without removal had the earliest of them for itself: not linearizable.
-/// 3. Else search: a state gives values the latest call by which they must be taken (at first none); it is possible if the
+/// 3. What later operations require gives values deadlines. Not linearizable if the removals cannot be matched to these (with
+///    observations of an empty collection: `removal_matching.rs`). Linearizable if they can, and the deadlines are all that
+///    is required: multisets always; queues unless a value that may have been taken was peeked.
+/// 4. Linearizable if one of two matchings, by deadline and call, is accepted.
+/// 5. Else search: a state gives values the latest call by which they must be taken (at first none); it is possible if the
 ///    removals can be matched to these deadlines (as many removals up to each deadline as values: Hall's condition for
 ///    intervals with a common begin). A state that the monitor accepts proves linearizability. Otherwise it returns a
 ///    conflict; in any solution below this state one of the conflict's values has an earlier deadline, or the conflict would
@@ -33,35 +49,94 @@ const WORK_MIN: usize = 1 << 20;
 /// answer is exact.
 pub(super) fn decide(
     operations: &[CollectionOperation],
-    kind: CollectionKind,
-    check: Check<'_>,
+    monitor: &Monitor<'_>,
 ) -> Result<(), Rejection> {
-    let mut table = ValueTable::new(operations, kind)?;
-    let Err(conflict) = check(&table, None) else {
+    let mut table = ValueTable::new(operations, monitor.kind)?;
+    let Err(conflict) = (monitor.check)(&table, None) else {
         return Ok(());
     };
-    let unremoved = unremoved(&table, &conflict);
     let Some(&earliest) = table.unknown_removals.first() else {
         return Err(sub_history(operations, &conflict, 0));
     };
-    if unremoved.is_empty() {
+    if unremoved(&table, &conflict).is_empty() {
         return Err(sub_history(operations, &conflict, 0));
     }
     let all: Vec<u32> = table.unremoved().collect();
     for &value in &all {
         table.assume_removal(value, Some(earliest));
     }
-    if let Err(conflict) = check(&table, None) {
-        // Of the removals, as many count as there are values that they may take: the earliest allow the most.
-        let count = self::unremoved(&table, &conflict).len();
-        return Err(sub_history(operations, &conflict, count));
+    if let Err(conflict) = (monitor.check)(&table, None) {
+        return Err(rejection(operations, &table, &conflict));
     }
     for &value in &all {
         table.assume_removal(value, None);
     }
-    let mut search = DeadlineSearch::new(operations, kind, check, table);
+    let known = (monitor.deadlines)(&table, None);
+    let (deadlines, likely) = match known {
+        KnownDeadlines::Exact(deadlines) => (deadlines, None),
+        KnownDeadlines::Necessary { deadlines, likely } => (deadlines, Some(likely)),
+    };
+    if !can_match(&mut table, &deadlines) {
+        let conflict = unmatched(&table, monitor);
+        return Err(rejection(operations, &table, &conflict));
+    }
+    let Some(likely) = likely else {
+        return Ok(());
+    };
+    for deadlines in [deadlines, likely] {
+        if is_accepted_by_deadline(&mut table, monitor, &all, &deadlines) {
+            return Ok(());
+        }
+    }
+    let mut search = DeadlineSearch::new(operations, monitor, table);
     search.learn(&conflict);
     search.run()
+}
+
+/// The rejection of a history for a conflict that pending removals cannot resolve. Of these, as many count as there are values
+/// that they may take: the earliest allow the most.
+fn rejection(
+    operations: &[CollectionOperation],
+    table: &ValueTable,
+    conflict: &Conflict,
+) -> Rejection {
+    let count = unremoved(table, conflict).len();
+    sub_history(operations, conflict, count)
+}
+
+/// Values and observations whose deadlines cannot be met.
+fn unmatched(table: &ValueTable, monitor: &Monitor<'_>) -> Conflict {
+    let values = 0..table.spans.len() as u32;
+    let added = values.filter(|&value| table.spans[value as usize].is_added());
+    minimal_conflict(table, added.collect(), &|mut part, values| {
+        let deadlines = match (monitor.deadlines)(&part, Some(values)) {
+            KnownDeadlines::Exact(deadlines) | KnownDeadlines::Necessary { deadlines, .. } => {
+                deadlines
+            }
+        };
+        !can_match(&mut part, &deadlines)
+    })
+}
+
+/// Is the table accepted if the removals, by call, take the values by deadline?
+fn is_accepted_by_deadline(
+    table: &mut ValueTable,
+    monitor: &Monitor<'_>,
+    unremoved: &[u32],
+    deadlines: &[u32],
+) -> bool {
+    let deadline = |&value: &u32| (deadlines[value as usize], value);
+    let mut by_deadline: Vec<(u32, u32)> = unremoved.iter().map(deadline).collect();
+    by_deadline.sort_unstable();
+    let calls = table.unknown_removals.clone();
+    for (&(_, value), &call) in by_deadline.iter().zip(&calls) {
+        table.assume_removal(value, Some(call));
+    }
+    let is_accepted = (monitor.check)(table, None).is_ok();
+    for &value in unremoved {
+        table.assume_removal(value, None);
+    }
+    is_accepted
 }
 
 /// The values of a conflict that have no known removal.
@@ -87,8 +162,7 @@ type Deadlines = Vec<(u32, u32)>;
 
 struct DeadlineSearch<'a> {
     operations: &'a [CollectionOperation],
-    kind: CollectionKind,
-    check: Check<'a>,
+    monitor: &'a Monitor<'a>,
     table: ValueTable,
     /// Different calls of pending removals, ascending, and how many there are up to each.
     calls: Vec<u32>,
@@ -103,8 +177,7 @@ struct DeadlineSearch<'a> {
 impl<'a> DeadlineSearch<'a> {
     fn new(
         operations: &'a [CollectionOperation],
-        kind: CollectionKind,
-        check: Check<'a>,
+        monitor: &'a Monitor<'a>,
         table: ValueTable,
     ) -> DeadlineSearch<'a> {
         let mut calls = table.unknown_removals.clone();
@@ -117,8 +190,7 @@ impl<'a> DeadlineSearch<'a> {
         let counts = calls.iter().map(|&call| up_to(call)).collect();
         DeadlineSearch {
             operations,
-            kind,
-            check,
+            monitor,
             calls,
             counts,
             table,
@@ -150,8 +222,7 @@ impl<'a> DeadlineSearch<'a> {
                 }
             }
         }
-        let count = unremoved(&self.table, &self.conflict).len();
-        Err(sub_history(self.operations, &self.conflict, count))
+        Err(rejection(self.operations, &self.table, &self.conflict))
     }
 
     /// The monitor's answer with these deadlines; of a conflict, its values without known removal.
@@ -164,7 +235,7 @@ impl<'a> DeadlineSearch<'a> {
             self.table.assume_removal(value, Some(call));
         }
         self.work += self.operations.len();
-        let result = (self.check)(&self.table, None);
+        let result = (self.monitor.check)(&self.table, None);
         for &(value, _) in deadlines {
             self.table.assume_removal(value, None);
         }
@@ -184,7 +255,7 @@ impl<'a> DeadlineSearch<'a> {
             let call = deadline.map(|at| learned.calls[deadlines[at].1 as usize]);
             learned.table.assume_removal(value, call.ok());
         }
-        let result = (self.check)(&learned.table, Some(&learned.values));
+        let result = (self.monitor.check)(&learned.table, Some(&learned.values));
         result.map_err(|_| {
             let unremoved = unremoved.iter();
             unremoved
@@ -203,7 +274,7 @@ impl<'a> DeadlineSearch<'a> {
             unreachable!("the sub-history of a conflict");
         };
         let (operations, values) = project(self.operations, &numbers);
-        let table = ValueTable::new(&operations, self.kind);
+        let table = ValueTable::new(&operations, self.monitor.kind);
         let table = table.expect("single values of the history have no conflict");
         let mut calls = table.unknown_removals.clone();
         calls.dedup();

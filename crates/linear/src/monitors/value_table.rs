@@ -310,10 +310,11 @@ impl ValueTable {
 }
 
 impl ValueTable {
-    /// The table of these values and peeks only, renumbered in this order. O(k log k).
-    pub(super) fn project(&self, values: &[u32], peeks: &[u32]) -> ValueTable {
+    /// The table of these values, peeks and observations of an empty collection only, renumbered in this order, with all
+    /// pending removals. O(k log k).
+    pub(super) fn project(&self, values: &[u32], peeks: &[u32], empties: &[u32]) -> ValueTable {
         let spans = values.iter().map(|&value| self.spans[value as usize]);
-        let mut spans: Vec<ValueSpan> = spans.collect();
+        let spans: Vec<ValueSpan> = spans.collect();
         let mut numbers: Vec<(u32, u32)> =
             (0u32..).zip(values).map(|(new, &old)| (old, new)).collect();
         numbers.sort_unstable();
@@ -326,35 +327,39 @@ impl ValueTable {
                 ..peek
             }
         });
-        let mut peeks: Vec<PeekSpan> = peeks.collect();
-        let mut distinct: Vec<u32> = spans
-            .iter_mut()
-            .flat_map(ValueSpan::positions)
-            .map(|position| *position)
-            .collect();
-        distinct.extend(peeks.iter().flat_map(|peek| [peek.call, peek.ret]));
-        distinct.sort_unstable();
-        distinct.dedup();
-        distinct.truncate(distinct.partition_point(|&position| position != NEVER));
-        let peek_positions = peeks
-            .iter_mut()
-            .flat_map(|peek| [&mut peek.call, &mut peek.ret]);
-        for position in spans
-            .iter_mut()
-            .flat_map(ValueSpan::positions)
-            .chain(peek_positions)
-        {
-            if *position != NEVER {
-                *position = distinct.partition_point(|&other| other < *position) as u32;
-            }
-        }
-        ValueTable {
+        let peeks: Vec<PeekSpan> = peeks.collect();
+        let empties = empties.iter().map(|&empty| self.empties[empty as usize]);
+        let mut table = ValueTable {
             spans,
             peeks,
-            empties: Vec::new(),
+            empties: empties.collect(),
             absences: Vec::new(),
-            unknown_removals: Vec::new(),
-            positions: distinct.len() as u32,
+            unknown_removals: self.unknown_removals.clone(),
+            positions: 0,
+        };
+        let mut distinct: Vec<u32> = Vec::new();
+        table.for_each_position(|position| distinct.push(*position));
+        distinct.sort_unstable();
+        distinct.dedup();
+        table.for_each_position(|position| {
+            *position = distinct.partition_point(|&other| other < *position) as u32;
+        });
+        table.positions = distinct.len() as u32;
+        table
+    }
+
+    /// Visits all positions but [`NEVER`].
+    fn for_each_position(&mut self, mut each: impl FnMut(&mut u32)) {
+        let spans = self.spans.iter_mut().flat_map(ValueSpan::positions);
+        let peeks = self.peeks.iter_mut();
+        let peeks = peeks.flat_map(|peek| [&mut peek.call, &mut peek.ret]);
+        let empties = self.empties.iter_mut();
+        let empties = empties.flat_map(|empty| [&mut empty.call, &mut empty.ret]);
+        let others = peeks.chain(empties).chain(&mut self.unknown_removals);
+        for position in spans.chain(others) {
+            if *position != NEVER {
+                each(position);
+            }
         }
     }
 }

@@ -151,8 +151,10 @@ fn disturb(collection: Collection, history: &mut Vec<CollectionOperation>, rng: 
 /// Leaves some operations without result.
 fn make_pending(collection: Collection, history: &mut [CollectionOperation], rng: &mut Rng) {
     let share = 0.1 + rng.below(5) as f64 * 0.1;
+    let only_removals = rng.chance(0.5);
     for operation in history.iter_mut() {
-        if !rng.chance(share) {
+        let is_removal = operation.action == CollectionAction::Remove;
+        if !rng.chance(share) || (only_removals && !is_removal) {
             continue;
         }
         operation.ret = NEVER;
