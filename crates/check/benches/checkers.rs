@@ -195,7 +195,7 @@ fn measure<T>(name: &str, items: u64, work: impl FnOnce() -> T) -> T {
     result
 }
 
-fn judge(name: &str, checker: &dyn Checker, history: &History, items: u64, valid: bool) {
+fn measure_check(name: &str, checker: &dyn Checker, history: &History, items: u64, valid: bool) {
     let verdict = measure(name, items, || checker.check(history));
     assert_eq!(
         verdict.valid == Validity::Valid,
@@ -230,12 +230,12 @@ fn main() {
             Level::ReadCommitted,
         ] {
             let title = format!("{name}: {}", level.name());
-            judge(&title, &ListAppend::new(level), &history, load.count, true);
+            measure_check(&title, &ListAppend::new(level), &history, load.count, true);
         }
         if info == 0.0 {
             let registers = rw_register(&history);
             let checker = RwRegister::new(Level::StrictSerializable);
-            judge(
+            measure_check(
                 "rw-register: strict-serializable",
                 &checker,
                 &registers,
@@ -257,7 +257,7 @@ fn main() {
         let history = list_append(&load);
         for level in [Level::StrictSerializable, Level::SnapshotIsolation] {
             let name = format!("list-append, {stale} stale: {}", level.name());
-            judge(&name, &ListAppend::new(level), &history, load.count, false);
+            measure_check(&name, &ListAppend::new(level), &history, load.count, false);
         }
     }
     others(load);
@@ -277,7 +277,7 @@ fn others(load: impl Fn(u64, usize, f64) -> Load) {
         let history = register(&load);
         let name = format!("cas-register, {clients} clients, {info} info, 5 values");
         let checker = Linearizable::new(Model::CasRegister);
-        judge(&name, &checker, &history, load.count, true);
+        measure_check(&name, &checker, &history, load.count, true);
     }
     let text = {
         let ops = list_append(&load(100_000, 20, 0.0));

@@ -275,11 +275,11 @@ fn infer(
     }
     match model {
         AxiomaticModel::AxiomaticReadAtomic | AxiomaticModel::ReadYourWrites => {
-            own_writes::infer(program, take)
+            own_writes::infer(program, take);
         }
         AxiomaticModel::MonotonicReads => observed_writers::infer(program, Observer::Own, take),
         AxiomaticModel::WritesFollowReads => {
-            observed_writers::infer(program, Observer::Sources, take)
+            observed_writers::infer(program, Observer::Sources, take);
         }
         _ => {}
     }

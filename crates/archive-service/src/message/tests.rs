@@ -352,8 +352,8 @@ fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// What decodes is what was sent, bit by bit; nothing panics, and nothing is allocated that is not there.
-fn judge(bytes: &[u8]) -> (bool, bool) {
+/// Bytes that decode are the encoding of the result; decoding neither panics nor allocates by an unchecked length.
+fn decodes(bytes: &[u8]) -> (bool, bool) {
     let client = ClientMessage::decode(bytes);
     if let Ok(message) = &client {
         assert_eq!(message.encode(), bytes, "{message:?}");
@@ -371,10 +371,10 @@ fn messages_come_back_as_they_were_and_changed_ones_never_panic() {
     let (mut whole, mut refused) = (0, 0);
     for _ in 0..20_000 {
         for mut bytes in [from_client(&mut rng), from_server(&mut rng)] {
-            let (client, server) = judge(&bytes);
+            let (client, server) = decodes(&bytes);
             assert!(client != server, "a message is of one side only");
             mutate(&mut bytes, &mut rng);
-            match judge(&bytes) {
+            match decodes(&bytes) {
                 (false, false) => refused += 1,
                 _ => whole += 1,
             }
@@ -393,11 +393,11 @@ fn random_bytes_never_panic() {
         if let Some(first) = bytes.first_mut() {
             *first %= 24;
         }
-        judge(&bytes);
+        decodes(&bytes);
         for byte in bytes.iter_mut().skip(1) {
             *byte %= 3;
         }
-        judge(&bytes);
+        decodes(&bytes);
     }
 }
 
@@ -406,7 +406,7 @@ fn every_cut_of_every_message_is_refused_with_its_place() {
     let mut rng = Rng::from_seed(3);
     for _ in 0..300 {
         let client = from_client(&mut rng);
-        // What carries bytes of any length ends anywhere behind its fields.
+        // A message with a body of any length may end anywhere after its fields.
         let is_open = matches!(client[0], 3 | 8);
         for length in 0..client.len() {
             let decoded = ClientMessage::decode(&client[..length]);

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const FOLDER: &str = "copies";
-/// How often it looks for new recordings.
+/// Interval of queries for new recordings.
 const LIST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a request was for.
+/// The purpose of a request.
 enum Asked {
     List,
     Play(u64),
@@ -37,7 +37,7 @@ pub(crate) struct Copier {
     tickets: u64,
     list_at: Time,
     is_listing: bool,
-    /// What went wrong.
+    /// The first error.
     pub(crate) error: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl Copier {
         })
     }
 
-    /// Where the copy of a recording ends.
+    /// The end of the copy of a recording.
     pub(crate) fn end(&self, recording: u64) -> Option<u64> {
         Some(self.targets.get(&recording)?.end().0)
     }
@@ -107,7 +107,7 @@ impl Copier {
         self.client.turn(now, Input::Request(ticket, request), out);
     }
 
-    /// Carries out what the client wants, until it wants nothing more.
+    /// Executes the outputs of the client until there are none.
     fn settle(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! A service and a client that are sent anything.
+//! A service and a client that receive arbitrary bytes.
 
 use seatrial_archive::Durability;
 use seatrial_archive_service::message::{ClientMessage, ServerMessage, VERSION};
@@ -17,7 +17,7 @@ use std::time::Duration;
 const SERVER: NodeId = NodeId::server(1);
 const CLIENT: NodeId = NodeId::client(1);
 
-/// Gives a machine one input, runs its jobs at once, and answers what it sends.
+/// Gives a machine one input, runs its jobs at once, and returns the messages sent.
 fn turn<M: Machine<Reply: Debug>>(
     machine: &mut M,
     now: Time,
@@ -43,7 +43,7 @@ fn turn<M: Machine<Reply: Debug>>(
     sent
 }
 
-/// Changes a few bytes, mostly small ones; sometimes cuts.
+/// Changes a few bytes, mostly to small values; sometimes truncates.
 fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
     for _ in 0..=rng.below(3) {
         if bytes.is_empty() {
@@ -62,7 +62,7 @@ fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// What a caller may want of a client.
+/// A random request to a client.
 fn request(rng: &mut Rng) -> ClientRequest {
     let recording = 1 + rng.below(3);
     match rng.below(6) {
@@ -94,8 +94,8 @@ fn request(rng: &mut Rng) -> ClientRequest {
     }
 }
 
-/// A client and a service talk; what they say arrives, and changed copies of it too. Nothing panics, and at the end a new
-/// client is served.
+/// A client and a service exchange messages and changed copies of them. No machine panics, and at the end a new client is
+/// served.
 #[test]
 fn changed_messages_harm_neither_the_service_nor_the_client() {
     let mut answered = 0;
@@ -153,7 +153,7 @@ fn changed_messages_harm_neither_the_service_nor_the_client() {
     assert!(answered > 10_000, "{answered} messages of the service");
 }
 
-/// A message as it was, and sometimes changed ones.
+/// A message, and sometimes changed copies of it.
 fn copies(message: Vec<u8>, rng: &mut Rng) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     if rng.chance(0.4) {

@@ -1,28 +1,28 @@
-//! What clients recorded and replayed, and whether that fits together.
+//! The messages that clients recorded and replayed, and their comparison.
 
 use seatrial_archive_service::{BatchPlace, ReplayPiece};
 use std::collections::BTreeMap;
 
-/// A message as it was replayed.
+/// A replayed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Heard {
+struct ReplayedCopy {
     position: u64,
     payload: Vec<u8>,
 }
 
-/// One recording: what was handed over by each life of its recorder, and what was confirmed.
+/// One recording: the messages submitted in each life of its recorder, and the confirmed ones.
 #[derive(Debug, Default)]
-struct Log {
+struct RecordingLog {
     lives: Vec<Vec<Vec<u8>>>,
     confirmed: BTreeMap<u64, (u64, Vec<u8>)>,
 }
 
-/// What is known from the outside.
+/// Everything that clients observed.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    logs: BTreeMap<u64, Log>,
+    logs: BTreeMap<u64, RecordingLog>,
     /// Per replay: recording, and the messages by number.
-    replays: BTreeMap<u64, (u64, BTreeMap<u64, Heard>)>,
+    replays: BTreeMap<u64, (u64, BTreeMap<u64, ReplayedCopy>)>,
     pub(crate) confirmed: u64,
     pub(crate) replayed: u64,
 }
@@ -37,15 +37,15 @@ impl Ledger {
             .push(Vec::new());
     }
 
-    /// A recorder has handed messages over.
-    pub(crate) fn handed_over(&mut self, recording: u64, messages: &[Vec<u8>]) {
+    /// A recorder has submitted messages.
+    pub(crate) fn submitted(&mut self, recording: u64, messages: &[Vec<u8>]) {
         let log = self.logs.entry(recording).or_default();
         if let Some(life) = log.lives.last_mut() {
             life.extend_from_slice(messages);
         }
     }
 
-    /// They are confirmed.
+    /// The service has confirmed messages.
     pub(crate) fn confirm(
         &mut self,
         recording: u64,
@@ -62,13 +62,13 @@ impl Ledger {
                 ));
             }
             self.confirmed += 1;
-            // Within a block frames follow each other; only the first one's position is told.
+            // Frames are contiguous within a block; only the position of the first one is reported.
             position = u64::MAX;
         }
         Ok(())
     }
 
-    /// A piece of a replay, which continues it.
+    /// Adds the next piece of a replay.
     pub(crate) fn replayed(
         &mut self,
         replay: u64,
@@ -88,20 +88,20 @@ impl Ledger {
             }
             let position = message.position;
             let payload = message.payload.to_vec();
-            heard.insert(message.number, Heard { position, payload });
+            heard.insert(message.number, ReplayedCopy { position, payload });
             self.replayed += 1;
         }
         Ok(())
     }
 
-    /// How many messages a replay has brought.
+    /// Number of messages of a replay.
     pub(crate) fn heard(&self, replay: u64) -> usize {
         self.replays
             .get(&replay)
             .map_or(0, |(_, heard)| heard.len())
     }
 
-    /// Position and contents of every message that a replay has brought.
+    /// Position and contents of every message of a replay.
     pub(crate) fn messages(&self, replay: u64) -> Vec<(u64, Vec<u8>)> {
         let heard = self
             .replays
@@ -113,10 +113,10 @@ impl Ledger {
             .collect()
     }
 
-    /// Judges everything by `replay`, a replay of all of its recording from the start.
-    pub(crate) fn judge(&self, replay: u64) -> Result<(), String> {
+    /// Compares everything with `replay`, a complete replay of its recording.
+    pub(crate) fn check(&self, replay: u64) -> Result<(), String> {
         let Some((recording, all)) = self.replays.get(&replay) else {
-            return Ok(()); // nothing is in it
+            return Ok(()); // empty
         };
         if let Some((first, _)) = all.first_key_value()
             && *first != 0
@@ -124,8 +124,8 @@ impl Ledger {
             return Err(format!("recording {recording} begins with message {first}"));
         }
         let log = &self.logs[recording];
-        judge_confirmed(*recording, log, all)?;
-        judge_order(*recording, log, all)?;
+        check_confirmed(*recording, log, all)?;
+        check_order(*recording, log, all)?;
         for (other, (of, heard)) in &self.replays {
             if of != recording {
                 continue;
@@ -135,7 +135,7 @@ impl Ledger {
                     let end = all.get(number).map(|message| message.position);
                     let position = message.position;
                     return Err(format!(
-                        "replay {other} of {recording}: message {number} at {position} is not what is there in the end, at {end:?}"
+                        "replay {other} of {recording}: message {number} at {position} differs from the final one, at {end:?}"
                     ));
                 }
             }
@@ -144,8 +144,12 @@ impl Ledger {
     }
 }
 
-/// Everything confirmed is there, where it was said to be.
-fn judge_confirmed(recording: u64, log: &Log, all: &BTreeMap<u64, Heard>) -> Result<(), String> {
+/// Checks that each confirmed message is at its reported position.
+fn check_confirmed(
+    recording: u64,
+    log: &RecordingLog,
+    all: &BTreeMap<u64, ReplayedCopy>,
+) -> Result<(), String> {
     for (number, (position, payload)) in &log.confirmed {
         let Some(heard) = all.get(number) else {
             return Err(format!(
@@ -153,7 +157,7 @@ fn judge_confirmed(recording: u64, log: &Log, all: &BTreeMap<u64, Heard>) -> Res
             ));
         };
         if heard.payload != *payload {
-            return Err(format!("message {number} of {recording} is another one"));
+            return Err(format!("message {number} of {recording} differs"));
         }
         if *position != u64::MAX && heard.position != *position {
             return Err(format!(
@@ -165,8 +169,12 @@ fn judge_confirmed(recording: u64, log: &Log, all: &BTreeMap<u64, Heard>) -> Res
     Ok(())
 }
 
-/// The recording is, life after life, the beginning of what was handed over in each.
-fn judge_order(recording: u64, log: &Log, all: &BTreeMap<u64, Heard>) -> Result<(), String> {
+/// Checks that the recording consists of a prefix of the messages of each life.
+fn check_order(
+    recording: u64,
+    log: &RecordingLog,
+    all: &BTreeMap<u64, ReplayedCopy>,
+) -> Result<(), String> {
     let mut lives = log.lives.iter();
     let mut life = [].iter();
     for (number, heard) in all {

@@ -1,4 +1,4 @@
-//! What sessions that take nothing cost the service, and what they cost others.
+//! The cost of sessions that receive nothing, for the service and for other sessions.
 
 use seatrial_archive::{Archive, Durability, RecordingOptions};
 use seatrial_archive_service::message::{ClientMessage, ServerMessage, VERSION};
@@ -16,7 +16,7 @@ use std::time::Duration;
 const BYTES: usize = 8 << 20;
 const MESSAGE: usize = 4 << 10;
 
-/// A service with one recording, its clock, and what it did.
+/// A service with one recording, its clock, and its effects.
 struct Server {
     service: ArchiveService,
     now: Time,
@@ -72,8 +72,8 @@ impl Server {
         }
     }
 
-    /// Gives it a message, runs its jobs in turn, and answers with what it sends.
-    fn tell(&mut self, from: NodeId, message: &ClientMessage<'_>) -> Vec<(NodeId, Vec<u8>)> {
+    /// Delivers a message, runs the resulting jobs in order, and returns the messages sent.
+    fn deliver(&mut self, from: NodeId, message: &ClientMessage<'_>) -> Vec<(NodeId, Vec<u8>)> {
         let bytes = message.encode();
         let (mut inputs, mut sent) = (VecDeque::from([Input::Message { from, bytes }]), Vec::new());
         let mut jobs = VecDeque::new();
@@ -110,7 +110,7 @@ impl Server {
             token: u64::from(number) + 1,
             session: 0,
         };
-        let sent = self.tell(id, &hello);
+        let sent = self.deliver(id, &hello);
         let welcome = sent.iter().rfind(|(to, _)| *to == id).unwrap();
         match ServerMessage::decode(&welcome.1) {
             Ok(ServerMessage::Welcome { granted, .. }) => {
@@ -133,7 +133,7 @@ impl Server {
             request,
             operation,
         };
-        self.tell(client.id, &message)
+        self.deliver(client.id, &message)
     }
 
     fn play(&mut self, client: &mut Client) -> Vec<(NodeId, Vec<u8>)> {
@@ -163,7 +163,7 @@ impl Server {
     }
 }
 
-/// Bytes of blocks among what was sent to a client.
+/// Bytes of blocks sent to a client.
 fn data(sent: &[(NodeId, Vec<u8>)], client: NodeId) -> u64 {
     let mine = sent.iter().filter(|(to, _)| *to == client);
     let bodies = mine.map(|(_, message)| match ServerMessage::decode(message) {
@@ -183,7 +183,7 @@ fn sessions_that_take_nothing_cost_what_is_stated_and_stop_nobody() {
         sent += data(&answer, thief.id);
         thieves.push(thief);
     }
-    // What all may have under way, and a share and a message for each; a block has 4 KiB.
+    // The limit of all replays, and a share and a message for each; a block has 4 KiB.
     let limits = limits();
     let share = 2 * limits.data_bytes_min + (8 << 10);
     let most = limits.replay_bytes_max + (250 * share) as u64;
@@ -191,7 +191,7 @@ fn sessions_that_take_nothing_cost_what_is_stated_and_stop_nobody() {
     assert!(sent <= most, "{sent} bytes, {most} are stated");
     assert!(server.jobs_max <= limits.reads_max, "{}", server.jobs_max);
 
-    // Another one takes all of it, a share at a time.
+    // Another session receives everything, one share at a time.
     let mut reader = server.hello(1_000).unwrap();
     let answer = server.play(&mut reader);
     let mut got = data(&answer, reader.id);
@@ -202,7 +202,7 @@ fn sessions_that_take_nothing_cost_what_is_stated_and_stop_nobody() {
             replay: reader.request,
             limit: got + (4 << 20),
         };
-        let answer = server.tell(reader.id, &credit);
+        let answer = server.deliver(reader.id, &credit);
         let more = data(&answer, reader.id);
         assert!(more > 0, "it stands still at {got}");
         (got, last) = (got + more, more);
@@ -211,12 +211,12 @@ fn sessions_that_take_nothing_cost_what_is_stated_and_stop_nobody() {
     assert!(got >= BYTES as u64);
     assert_eq!(server.health(&mut reader).replay_bytes, sent + last);
     let (session, replay) = (reader.session, reader.request - 1);
-    server.tell(reader.id, &ClientMessage::Close { session, replay });
+    server.deliver(reader.id, &ClientMessage::Close { session, replay });
 
-    // They end, and nothing is left of them; their connections are closed.
+    // Their sessions end without a rest; their connections are closed.
     for thief in &thieves {
         let session = thief.session;
-        server.tell(thief.id, &ClientMessage::Goodbye { session });
+        server.deliver(thief.id, &ClientMessage::Goodbye { session });
     }
     let health = server.health(&mut reader);
     assert_eq!((health.replay_bytes, health.replays), (0, 0));
@@ -243,7 +243,7 @@ fn who_takes_nothing_makes_room_for_others_when_all_sessions_are_taken() {
     let expected: Vec<NodeId> = (0..5).map(NodeId::client).collect();
     assert_eq!(
         server.closed, expected,
-        "those that stand still for longest"
+        "the sessions without progress for longest"
     );
 }
 
@@ -258,16 +258,16 @@ fn a_session_goes_on_over_a_new_connection_that_names_it() {
         session,
     };
     client.id = NodeId::client(77);
-    let sent = server.tell(client.id, &again(client.session));
+    let sent = server.deliver(client.id, &again(client.session));
     assert!(matches!(
         ServerMessage::decode(&sent[0].1),
         Ok(ServerMessage::Welcome { granted: Ok(it), .. }) if it.session == client.session
     ));
     assert_eq!(server.closed, [NodeId::client(1)], "the old connection");
     assert_eq!(server.health(&mut client).sessions, 1);
-    // A session that the server does not know is not made again under its token.
+    // An unknown session is not created again under its token.
     for session in [client.session ^ 1, 5] {
-        let sent = server.tell(NodeId::client(78), &again(session));
+        let sent = server.deliver(NodeId::client(78), &again(session));
         assert_eq!(
             ServerMessage::decode(&sent[0].1),
             Ok(ServerMessage::Gone { session })

@@ -1,5 +1,5 @@
-//! Every file of an archive, missing, emptied, cut, or replaced, and every reader and writer of it: a loss either changes
-//! nothing that is asked for, or it is reported with the file.
+//! Every file of an archive, missing, emptied, truncated, or replaced, and every reader and writer of it: a loss either
+//! does not change the result, or is reported with the file.
 
 use seatrial_archive::{
     Archive, ArchiveError, Cursor, CursorBound, CursorError, Durability, Origin, Position,
@@ -26,9 +26,9 @@ fn options(segment_length: u64) -> RecordingOptions {
 /// Recordings of the archive.
 const RECORDINGS: u64 = 4;
 
-/// What a verb says: its output, or the text of the error or damage that it reports.
+/// The result of a verb: its output, or the text of the reported error or damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Said {
+enum VerbOutput {
     Output(String),
     Damage(String),
 }
@@ -72,7 +72,7 @@ fn archive_in(folder: &Path, seed: u64, content: u8) -> FileTree {
 fn older(files: &FileTree, path: &Path) -> Option<Vec<u8>> {
     let bytes = files.get(path)?;
     let offsets = block_offsets(bytes);
-    // All but the last two blocks, as they once were.
+    // All but the last two blocks, as in an earlier state.
     let at = offsets.len().checked_sub(3)?;
     Some(bytes[..offsets[at]].to_vec())
 }
@@ -89,7 +89,7 @@ fn block_offsets(bytes: &[u8]) -> Vec<usize> {
     offsets
 }
 
-/// The ways in which one file is lost: its name, and the archive then.
+/// The losses of one file: its name, and the archive after the loss.
 fn losses(files: &FileTree, path: &Path) -> Vec<(String, FileTree)> {
     let mut losses = losses_of(files, path, &archive);
     let bytes = files.get(path).unwrap();
@@ -154,10 +154,10 @@ fn is_segment(path: &Path) -> bool {
         .is_some_and(|extension| extension == "segment")
 }
 
-fn said<T: std::fmt::Debug, E: std::fmt::Display>(result: Result<T, E>) -> Said {
+fn said<T: std::fmt::Debug, E: std::fmt::Display>(result: Result<T, E>) -> VerbOutput {
     match result {
-        Ok(value) => Said::Output(format!("{value:?}")),
-        Err(error) => Said::Damage(error.to_string()),
+        Ok(value) => VerbOutput::Output(format!("{value:?}")),
+        Err(error) => VerbOutput::Damage(error.to_string()),
     }
 }
 
@@ -167,8 +167,8 @@ fn storage(files: &FileTree) -> (MemoryStorage, Arc<dyn Storage>) {
     (memory, shared)
 }
 
-/// What each verb that only reads says.
-fn read(files: &FileTree) -> Vec<(String, Said)> {
+/// The results of all reading verbs.
+fn read(files: &FileTree) -> Vec<(String, VerbOutput)> {
     let (memory, storage) = storage(files);
     let folder = Path::new(FOLDER);
     let mut all = Vec::new();
@@ -194,18 +194,18 @@ fn read(files: &FileTree) -> Vec<(String, Said)> {
     all
 }
 
-fn list(look: &Result<seatrial_archive::CatalogView, ArchiveError>) -> Said {
+fn list(look: &Result<seatrial_archive::CatalogView, ArchiveError>) -> VerbOutput {
     match look {
-        Err(error) => Said::Damage(error.to_string()),
+        Err(error) => VerbOutput::Damage(error.to_string()),
         Ok(look) if look.problems.is_empty() => {
             let recordings: Vec<_> = look.catalog.recordings().collect();
-            Said::Output(format!("{recordings:?}"))
+            VerbOutput::Output(format!("{recordings:?}"))
         }
-        Ok(look) => Said::Damage(format!("{:?}", look.problems)),
+        Ok(look) => VerbOutput::Damage(format!("{:?}", look.problems)),
     }
 }
 
-/// What is read of a message: position, flags, bytes.
+/// A message as read: position, flags, bytes.
 type Read = (u64, u32, Vec<u8>);
 
 fn replay(
@@ -234,36 +234,36 @@ fn replay_in(
     Ok(read)
 }
 
-fn describe(storage: &Arc<dyn Storage>, id: RecordingId) -> Said {
+fn describe(storage: &Arc<dyn Storage>, id: RecordingId) -> VerbOutput {
     let folder = Path::new(FOLDER);
     let look = match Archive::look(Arc::clone(storage), folder) {
         Ok(look) => look,
-        Err(error) => return Said::Damage(error.to_string()),
+        Err(error) => return VerbOutput::Damage(error.to_string()),
     };
     if let Some((_, problem)) = look.problems.iter().find(|(of, _)| *of == id) {
-        return Said::Damage(problem.to_string());
+        return VerbOutput::Damage(problem.to_string());
     }
     let Some(recording) = look.catalog.recording(id) else {
-        return Said::Damage(format!("no recording {id}"));
+        return VerbOutput::Damage(format!("no recording {id}"));
     };
     let files = Archive::view_segments(Arc::clone(storage), folder, recording);
     match files {
-        Err(error) => Said::Damage(error.to_string()),
+        Err(error) => VerbOutput::Damage(error.to_string()),
         Ok(files) => {
             let problem = files.iter().find(|file| file.problem.is_some());
             problem.map_or_else(
-                || Said::Output(format!("{recording:?} {files:?}")),
-                |file| Said::Damage(format!("{file:?}")),
+                || VerbOutput::Output(format!("{recording:?} {files:?}")),
+                |file| VerbOutput::Damage(format!("{file:?}")),
             )
         }
     }
 }
 
-fn verified(storage: &Arc<dyn Storage>) -> Said {
+fn verified(storage: &Arc<dyn Storage>) -> VerbOutput {
     let folder = Path::new(FOLDER);
     let look = match Archive::look(Arc::clone(storage), folder) {
         Ok(look) => look,
-        Err(error) => return Said::Damage(error.to_string()),
+        Err(error) => return VerbOutput::Damage(error.to_string()),
     };
     let ids: Vec<RecordingId> = look.catalog.recordings().map(|it| it.id).collect();
     let options = VerifyOptions {
@@ -272,22 +272,22 @@ fn verified(storage: &Arc<dyn Storage>) -> Said {
     };
     let reports = match verify(&**storage, folder, &ids, options, &|_| ()) {
         Ok(reports) => reports,
-        Err(error) => return Said::Damage(error.to_string()),
+        Err(error) => return VerbOutput::Damage(error.to_string()),
     };
     let damage = reports.iter().flat_map(|report| &report.damages).next();
     if let Some(damage) = damage {
-        return Said::Damage(damage.to_string());
+        return VerbOutput::Damage(damage.to_string());
     }
     let orphans = Archive::strays(&**storage, folder).unwrap();
     if let Some(orphan) = orphans.first() {
-        return Said::Damage(orphan.display().to_string());
+        return VerbOutput::Damage(orphan.display().to_string());
     }
-    Said::Output(format!("{reports:?}"))
+    VerbOutput::Output(format!("{reports:?}"))
 }
 
-/// Opens for writing, extends the recording and says where it went on. No whole block of a file is ever removed, and what is
-/// cut off is kept.
-fn record(files: &FileTree, id: RecordingId) -> Said {
+/// Opens for writing, extends the recording and returns its end before. No whole block of a file may be removed, and
+/// truncated bytes must be kept.
+fn record(files: &FileTree, id: RecordingId) -> VerbOutput {
     let (memory, storage) = storage(files);
     let extended = || -> Result<String, ArchiveError> {
         let (mut archive, _) = Archive::open(storage, Path::new(FOLDER), 9_000)?;
@@ -314,8 +314,9 @@ fn record(files: &FileTree, id: RecordingId) -> Said {
     said
 }
 
-/// Copies all recordings of the archive in `from` into the one in `to`, as the command does: what the copies say then.
-fn copy(from: &FileTree, to: &FileTree) -> Said {
+/// Copies all recordings of the archive in `from` into the one in `to`, as the command does; returns the results of reading
+/// the copies.
+fn copy(from: &FileTree, to: &FileTree) -> VerbOutput {
     let (memory, source) = storage(from);
     let (_, target) = storage(to);
     let said = said(copy_all(&source, &target));
@@ -331,7 +332,7 @@ fn copy_all(from: &Arc<dyn Storage>, to: &Arc<dyn Storage>) -> Result<String, St
     }
     let opened = Archive::open(Arc::clone(to), copies, 8_000);
     let (mut archive, recovered) = opened.map_err(|error| error.to_string())?;
-    // The command prints what was cut and what belongs to no recording.
+    // The command prints truncated bytes and files without a recording.
     if !recovered.is_clean() {
         return Err(format!("{recovered:?}"));
     }
@@ -361,7 +362,7 @@ fn copy_all(from: &Arc<dyn Storage>, to: &Arc<dyn Storage>) -> Result<String, St
     Ok(said.join("\n"))
 }
 
-/// The archive that the command makes of a whole one.
+/// The archive that the command makes from an intact one.
 fn copied(files: &FileTree) -> FileTree {
     let (_, source) = storage(files);
     let memory = MemoryStorage::new();
@@ -375,24 +376,24 @@ fn every_loss_of_a_file_is_harmless_or_reported() {
     let files = archive(1_000);
     let whole = read(&files);
     for (verb, said) in &whole {
-        assert!(matches!(said, Said::Output(_)), "{verb}: {said:?}");
+        assert!(matches!(said, VerbOutput::Output(_)), "{verb}: {said:?}");
     }
-    let recorded: Vec<Said> = (1..=RECORDINGS)
+    let recorded: Vec<VerbOutput> = (1..=RECORDINGS)
         .map(|id| record(&files, RecordingId(id)))
         .collect();
     let copied_whole = copy(&files, &FileTree::default());
     let mut silent = BTreeSet::new();
-    let (mut tried, mut told) = (0, 0);
+    let (mut tried, mut reported) = (0, 0);
     let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.to_owned()).collect();
     for path in paths {
         for (loss, damaged) in losses(&files, &path) {
             let file = path.file_name().unwrap().to_str().unwrap();
-            let mut check = |verb: &str, before: &Said, after: &Said| {
+            let mut check = |verb: &str, before: &VerbOutput, after: &VerbOutput| {
                 tried += 1;
                 match after {
-                    Said::Damage(_) => told += 1,
-                    Said::Output(_) if after == before => {}
-                    Said::Output(_) => {
+                    VerbOutput::Damage(_) => reported += 1,
+                    VerbOutput::Output(_) if after == before => {}
+                    VerbOutput::Output(_) => {
                         silent.insert(format!("{file} {loss}: {verb}"));
                     }
                 }
@@ -403,7 +404,7 @@ fn every_loss_of_a_file_is_harmless_or_reported() {
             for (id, before) in (1..=RECORDINGS).map(RecordingId).zip(&recorded) {
                 let after = record(&damaged, id);
                 check(&format!("record {id}"), before, &after);
-                // Nothing is appended to a recording of which a file is missing, or another's.
+                // A recording with a missing or foreign file must not be extended.
                 let name = SegmentName::parse(file);
                 let is_other = [
                     "missing",
@@ -416,16 +417,19 @@ fn every_loss_of_a_file_is_harmless_or_reported() {
                 if name.is_some_and(|name| name.recording == id)
                     && is_other.contains(&loss.as_str())
                 {
-                    assert!(matches!(after, Said::Damage(_)), "{file} {loss}: {after:?}");
+                    assert!(
+                        matches!(after, VerbOutput::Damage(_)),
+                        "{file} {loss}: {after:?}"
+                    );
                 }
             }
             let copied = copy(&damaged, &FileTree::default());
             check("copy from it", &copied_whole, &copied);
         }
     }
-    println!("{tried} cases, {told} reported");
+    println!("{tried} cases, {reported} reported");
     assert!(silent.is_empty(), "{} silent: {silent:#?}", silent.len());
-    assert!(tried > 3_000 && told > 1_000, "{tried} {told}");
+    assert!(tried > 3_000 && reported > 1_000, "{tried} {reported}");
 }
 
 #[test]
@@ -433,17 +437,19 @@ fn a_copy_that_lost_something_is_reported_when_it_is_resumed() {
     let source = archive(1_000);
     let target = copied(&source);
     let whole = copy(&source, &target);
-    assert!(matches!(whole, Said::Output(_)), "{whole:?}");
-    let (mut tried, mut told) = (0, 0);
+    assert!(matches!(whole, VerbOutput::Output(_)), "{whole:?}");
+    let (mut tried, mut reported) = (0, 0);
     let paths: Vec<PathBuf> = target.iter().map(|(path, _)| path.to_owned()).collect();
     for path in paths {
         for (loss, damaged) in losses_of(&target, &path, &|seed| copied(&archive(seed))) {
             tried += 1;
             match copy(&source, &damaged) {
-                Said::Damage(_) => told += 1,
-                said @ Said::Output(_) => assert_eq!(said, whole, "{} {loss}", path.display()),
+                VerbOutput::Damage(_) => reported += 1,
+                said @ VerbOutput::Output(_) => {
+                    assert_eq!(said, whole, "{} {loss}", path.display());
+                }
             }
         }
     }
-    assert!(tried > 200 && told > 200, "{tried} {told}");
+    assert!(tried > 200 && reported > 200, "{tried} {reported}");
 }

@@ -9,10 +9,10 @@ use seatrial_machine::{Input, Machine, NodeId, Output, Peer, Ticket, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How often it looks for new recordings.
+/// Interval of queries for new recordings.
 const LIST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a request was for; recordings are the source's.
+/// The purpose of a request; recordings are those of the source.
 enum Asked {
     List,
     Claim(Description),
@@ -35,7 +35,7 @@ pub(crate) struct Pusher {
     tickets: u64,
     list_at: Time,
     is_listing: bool,
-    /// What went wrong.
+    /// The first error.
     pub(crate) error: Option<String>,
 }
 
@@ -109,7 +109,7 @@ impl Pusher {
                 let request = ClientRequest::Ask(Operation::Describe { recording });
                 self.ask(now, request, Asked::Describe(found, claimed), out);
             }
-            // A former life of this one has it, as far as the service knows: it is tried again.
+            // A former life of this machine still holds the claim: try again.
             (Asked::Claim(found), ClientReply::Refused(refusal))
                 if matches!(
                     refusal.code,
@@ -146,7 +146,7 @@ impl Pusher {
                     pushed.map_err(|refusal| refusal.to_string())?;
                 }
                 let recording = self.plays.get(&handle).and_then(|it| self.copy(*it));
-                let recording = recording.ok_or("a piece of a replay that nobody began")?.0;
+                let recording = recording.ok_or("a piece of an unknown replay")?.0;
                 let request = ClientRequest::Copy { recording, batch };
                 self.ask(now, request, Asked::Copied(handle), out);
             }

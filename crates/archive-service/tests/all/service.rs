@@ -21,25 +21,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const SERVER: NodeId = NodeId::server(1);
-/// Where everything is copied to.
+/// The destination of all copies.
 const COPIER: NodeId = NodeId::server(2);
-/// Where everything is pushed to, in every other run, and by whom.
+/// Source and destination of pushes, in every other run.
 const DESTINATION: NodeId = NodeId::server(3);
 const PUSHER: NodeId = NodeId::server(4);
-/// Clients that record, each as many recordings.
+/// Recording clients, and recordings of each.
 const RECORDERS: u32 = 2;
 const RECORDINGS: usize = 2;
-/// Clients that replay, each all recordings; the last one is slow.
+/// Replaying clients, each of all recordings; the last one is slow.
 const TAILS: u32 = 2;
-/// Batches that a recorder keeps under way for each recording.
+/// Batches in flight for each recording.
 const PIPELINE: usize = 4;
 /// Batches of one run.
 const BATCHES: u64 = 150;
 const WINDOW: u32 = 4 << 10;
-/// Longer than any message that is begun within a window.
+/// Exceeds every message that starts within a window.
 const BURST: u32 = 12 << 10;
 
-/// What lives in this world.
+/// A machine of this world.
 enum Node {
     Service(Box<ArchiveService>),
     Client(Box<Client>),
@@ -94,7 +94,7 @@ impl Machine for Node {
     }
 }
 
-/// A client takes a lost connection as it would take a real one, and has a new one at once.
+/// Reports a lost connection to a client, and a new one at once.
 fn closed(node: &mut Node, now: Time, _: NodeId, out: &mut Vec<Output<ClientReply>>) {
     match node {
         Node::Client(client) => {
@@ -141,7 +141,7 @@ fn serve(
         bug,
         ..ServiceOptions::new(epoch)
     };
-    // As an operator would do after a power failure.
+    // The repair that an operator makes after a power failure.
     let folder = Path::new("archive");
     let opened = Archive::open(Arc::clone(&storage), folder, epoch);
     let (mut archive, recovered) = opened.map_err(|error| error.to_string())?;
@@ -155,7 +155,7 @@ fn serve(
     Ok(service)
 }
 
-/// Starts a node; every life gets a seed of its own.
+/// Starts a node; each life has its own seed.
 fn boot(
     seed: u64,
     bug: Option<ServiceBug>,
@@ -171,12 +171,12 @@ fn boot(
         let machine = if id.is_client() {
             Node::Client(Box::new(Client::new(options)))
         } else if id == PUSHER {
-            let there = ClientOptions {
+            let destination_options = ClientOptions {
                 server: DESTINATION,
                 seed: seeds.word(),
                 ..options.clone()
             };
-            let (source, destination) = (Client::new(options), Client::new(there));
+            let (source, destination) = (Client::new(options), Client::new(destination_options));
             Node::Pusher(Box::new(Pusher::new(source, destination, DESTINATION)))
         } else {
             let storage = Arc::clone(data.storage());
@@ -194,8 +194,8 @@ fn boot(
     }
 }
 
-/// What a caller waits for.
-enum Asked {
+/// A request of a caller without a reply.
+enum PendingRequest {
     Claim(usize),
     Batch(u64, Vec<Vec<u8>>),
     Play(u64),
@@ -203,26 +203,26 @@ enum Asked {
     Health,
 }
 
-/// A recording as its recorder sees it.
+/// A recording on the side of its recorder.
 #[derive(Clone, Copy, Default)]
-struct Desk {
+struct RecordingSlot {
     recording: Option<u64>,
-    is_asked: bool,
-    under_way: usize,
+    is_requested: bool,
+    in_flight: usize,
 }
 
-/// One run: its world, what is under way, and what was seen.
+/// One run: its world, the requests in flight, and the observed messages.
 struct Run {
     world: World<Node>,
     rng: Rng,
     ledger: Ledger,
-    asked: BTreeMap<Ticket, (NodeId, Asked)>,
+    pending: BTreeMap<Ticket, (NodeId, PendingRequest)>,
     tickets: u64,
-    desks: BTreeMap<NodeId, [Desk; RECORDINGS]>,
-    /// The recordings that each tail plays, with the replay's handle once known and its number in the ledger.
+    slots: BTreeMap<NodeId, [RecordingSlot; RECORDINGS]>,
+    /// Replays by client and number in the ledger, with their handles once known.
     tails: BTreeMap<(NodeId, u64), Option<ReplayHandle>>,
     durability: Durability,
-    /// Is there a destination that everything is pushed to?
+    /// Is everything pushed to a second service?
     is_pushed: bool,
     batches: u64,
     kinds: Vec<FaultKind>,
@@ -232,7 +232,7 @@ struct Run {
     /// Completed replays, by their number in the ledger.
     complete: Vec<u64>,
     plays: u64,
-    /// What the service said of itself last.
+    /// The last health report of the service.
     health: Option<Health>,
 }
 
@@ -251,7 +251,7 @@ impl Run {
                 bytes: 1 << (8 + rng.below(8)),
             },
         };
-        // Without a sync only what a killed process leaves can be relied on.
+        // Without syncs, only the page cache of a killed process survives.
         if durability == Durability::None {
             options.disk.kill_keeps_all = 1.0;
         }
@@ -264,20 +264,20 @@ impl Run {
             world.add(DESTINATION);
             world.add(PUSHER);
         }
-        let mut desks = BTreeMap::new();
+        let mut slots = BTreeMap::new();
         for number in 0..RECORDERS + TAILS {
             world.add(NodeId::client(number));
             if number < RECORDERS {
-                desks.insert(NodeId::client(number), Default::default());
+                slots.insert(NodeId::client(number), Default::default());
             }
         }
         Run {
             world,
             rng,
             ledger: Ledger::default(),
-            asked: BTreeMap::new(),
+            pending: BTreeMap::new(),
             tickets: 0,
-            desks,
+            slots,
             tails: BTreeMap::new(),
             durability,
             is_pushed,
@@ -292,45 +292,49 @@ impl Run {
         }
     }
 
-    fn ask(&mut self, client: NodeId, request: ClientRequest, asked: Asked) {
+    fn ask(&mut self, client: NodeId, request: ClientRequest, pending: PendingRequest) {
         let ticket = Ticket(self.tickets);
         self.tickets += 1;
-        self.asked.insert(ticket, (client, asked));
+        self.pending.insert(ticket, (client, pending));
         self.world.request(client, ticket, request);
     }
 
-    /// Does it take a piece now and then only?
+    /// Does the client take pieces rarely?
     fn is_slow(&self, client: NodeId) -> bool {
         client.number() == RECORDERS + TAILS - 1 && !self.is_ending
     }
 
-    fn desk(&mut self, client: NodeId, index: usize) -> &mut Desk {
-        &mut self.desks.entry(client).or_default()[index]
+    fn slot(&mut self, client: NodeId, index: usize) -> &mut RecordingSlot {
+        &mut self.slots.entry(client).or_default()[index]
     }
 
-    /// A recorder claims a recording, or records a batch.
+    /// Claims a recording, or records a batch.
     fn record(&mut self, client: NodeId) {
         if self.world.machine(client).is_none() {
             return;
         }
         let index = self.rng.index(RECORDINGS);
-        let desk = self.desk(client, index);
-        let Some(recording) = desk.recording else {
-            if !std::mem::replace(&mut desk.is_asked, true) {
+        let slot = self.slot(client, index);
+        let Some(recording) = slot.recording else {
+            if !std::mem::replace(&mut slot.is_requested, true) {
                 let operation = Operation::Start {
                     label: format!("{client} {index}"),
                     segment_length: 2 << 10,
                     durability: self.durability,
                     is_resumed: true,
                 };
-                self.ask(client, ClientRequest::Ask(operation), Asked::Claim(index));
+                self.ask(
+                    client,
+                    ClientRequest::Ask(operation),
+                    PendingRequest::Claim(index),
+                );
             }
             return;
         };
-        if desk.under_way >= PIPELINE {
+        if slot.in_flight >= PIPELINE {
             return;
         }
-        desk.under_way += 1;
+        slot.in_flight += 1;
         let (mut batch, mut messages) = (FrameBatch::new(), Vec::new());
         for number in 0..=self.rng.below(3) {
             let mut message = format!("{:08} {number} ", self.batches).into_bytes();
@@ -340,9 +344,9 @@ impl Run {
             messages.push(message);
         }
         self.batches += 1;
-        self.ledger.handed_over(recording, &messages);
+        self.ledger.submitted(recording, &messages);
         let request = ClientRequest::Record { recording, batch };
-        self.ask(client, request, Asked::Batch(recording, messages));
+        self.ask(client, request, PendingRequest::Batch(recording, messages));
     }
 
     fn play(&mut self, client: NodeId, recording: u64, bound: ReplayBound) -> u64 {
@@ -358,7 +362,7 @@ impl Run {
         self.ask(
             client,
             ClientRequest::Play(request),
-            Asked::Play(play << 8 | recording),
+            PendingRequest::Play(play << 8 | recording),
         );
         play << 8 | recording
     }
@@ -367,19 +371,19 @@ impl Run {
         self.ask(
             client,
             ClientRequest::Next(handle),
-            Asked::Piece(handle, play),
+            PendingRequest::Piece(handle, play),
         );
     }
 
-    /// Lets the world go on until `time`, and judges the answers.
+    /// Runs the world until `time` and checks the answers.
     fn advance(&mut self, time: Time) -> Result<(), String> {
         while self.world.next_time().is_some_and(|next| next <= time) {
             self.world.step();
             let replies: Vec<_> = self.world.drain_replies().collect();
             for (_, ticket, reply) in replies {
-                // A client's former life may have answered just before it ended.
-                if let Some((client, asked)) = self.asked.remove(&ticket) {
-                    self.answer(client, asked, reply)?;
+                // A former life of the client may have answered just before it ended.
+                if let Some((client, pending)) = self.pending.remove(&ticket) {
+                    self.answer(client, pending, reply)?;
                 }
             }
         }
@@ -401,7 +405,7 @@ impl Run {
         }
     }
 
-    /// No client has been sent more than its windows allow.
+    /// Checks that no client received more than its windows allow.
     fn check_windows(&self) -> Result<(), String> {
         for number in RECORDERS..RECORDERS + TAILS {
             let client = NodeId::client(number);
@@ -409,7 +413,7 @@ impl Run {
                 continue;
             };
             let replays = self.tails.keys().filter(|(tail, _)| *tail == client);
-            // One window, and one message that was begun within it.
+            // One window, and one message that started within it.
             let most = (replays.count() as u64 + 4) * u64::from(WINDOW + BURST);
             let replays = machine.untaken_bytes();
             if machine.untaken_bytes_max() > u64::from(WINDOW + BURST) || replays > most {
@@ -419,27 +423,32 @@ impl Run {
         Ok(())
     }
 
-    fn answer(&mut self, client: NodeId, asked: Asked, reply: ClientReply) -> Result<(), String> {
-        match (asked, reply) {
-            (Asked::Claim(index), ClientReply::Answer(Answer::Claimed(claimed))) => {
+    fn answer(
+        &mut self,
+        client: NodeId,
+        pending: PendingRequest,
+        reply: ClientReply,
+    ) -> Result<(), String> {
+        match (pending, reply) {
+            (PendingRequest::Claim(index), ClientReply::Answer(Answer::Claimed(claimed))) => {
                 self.ledger.claimed(claimed.recording);
-                let desk = self.desk(client, index);
-                desk.recording = Some(claimed.recording);
+                let slot = self.slot(client, index);
+                slot.recording = Some(claimed.recording);
             }
-            (Asked::Claim(index), ClientReply::Refused(_) | ClientReply::Unknown) => {
-                self.desk(client, index).is_asked = false;
+            (PendingRequest::Claim(index), ClientReply::Refused(_) | ClientReply::Unknown) => {
+                self.slot(client, index).is_requested = false;
             }
-            (Asked::Batch(recording, messages), ClientReply::Recorded(place)) => {
+            (PendingRequest::Batch(recording, messages), ClientReply::Recorded(place)) => {
                 self.confirm(client, recording, &place, &messages)?;
             }
-            (Asked::Batch(recording, _), reply) => {
+            (PendingRequest::Batch(recording, _), reply) => {
                 return Err(format!("{client} cannot record in {recording}: {reply:?}"));
             }
-            (Asked::Play(play), ClientReply::Playing(handle)) => {
+            (PendingRequest::Play(play), ClientReply::Playing(handle)) => {
                 self.tails.insert((client, play), Some(handle));
                 self.next(client, handle, play);
             }
-            (Asked::Piece(handle, play), ClientReply::Piece(piece)) => {
+            (PendingRequest::Piece(handle, play), ClientReply::Piece(piece)) => {
                 self.ledger.replayed(play, play & 0xff, &piece)?;
                 if self.is_slow(client) {
                     self.tails.insert((client, play), Some(handle));
@@ -447,13 +456,13 @@ impl Run {
                     self.next(client, handle, play);
                 }
             }
-            (Asked::Piece(_, play), ClientReply::Ended(ReplayEnd::Complete { .. })) => {
+            (PendingRequest::Piece(_, play), ClientReply::Ended(ReplayEnd::Complete { .. })) => {
                 self.complete.push(play);
             }
-            (Asked::Health, ClientReply::Answer(Answer::Health(health))) => {
+            (PendingRequest::Health, ClientReply::Answer(Answer::Health(health))) => {
                 self.health = Some(health);
             }
-            (Asked::Piece(_, play), ClientReply::Ended(end)) => {
+            (PendingRequest::Piece(_, play), ClientReply::Ended(end)) => {
                 return Err(format!("replay {play} of {client} ended: {end:?}"));
             }
             (_, reply) => return Err(format!("{client} was answered {reply:?}")),
@@ -468,14 +477,14 @@ impl Run {
         place: &BatchPlace,
         messages: &[Vec<u8>],
     ) -> Result<(), String> {
-        let desks = self.desks.get_mut(&client).into_iter().flatten();
-        for desk in desks.filter(|desk| desk.recording == Some(recording)) {
-            desk.under_way -= 1;
+        let slots = self.slots.get_mut(&client).into_iter().flatten();
+        for slot in slots.filter(|slot| slot.recording == Some(recording)) {
+            slot.in_flight -= 1;
         }
         self.ledger.confirm(recording, place, messages)
     }
 
-    /// Breaks something, or mends everything.
+    /// Injects a fault, or heals all.
     fn next_fault(&mut self) {
         let client = NodeId::client(self.rng.below(u64::from(RECORDERS + TAILS)) as u32);
         if self.is_broken {
@@ -485,10 +494,10 @@ impl Run {
         self.is_broken = true;
         let fault = match *self.rng.pick(&self.kinds) {
             FaultKind::Kill if self.rng.chance(0.2) => {
-                self.asked.retain(|_, (asker, _)| *asker != client);
+                self.pending.retain(|_, (asker, _)| *asker != client);
                 self.tails.retain(|(tail, _), _| *tail != client);
-                if let Some(desks) = self.desks.get_mut(&client) {
-                    *desks = Default::default();
+                if let Some(slots) = self.slots.get_mut(&client) {
+                    *slots = Default::default();
                 }
                 Fault::Kill(client)
             }
@@ -545,13 +554,13 @@ impl Run {
         }
     }
 
-    /// Every tail plays every recording that is known; slow ones take a piece now and then.
+    /// Each replaying client replays each known recording; slow ones take pieces rarely.
     fn follow(&mut self) {
         let recordings: Vec<u64> = self
-            .desks
+            .slots
             .values()
             .flatten()
-            .filter_map(|desk| desk.recording)
+            .filter_map(|slot| slot.recording)
             .collect();
         let client = NodeId::client(RECORDERS + self.rng.below(u64::from(TAILS)) as u32);
         if self.world.machine(client).is_none() {
@@ -575,11 +584,11 @@ impl Run {
         let idle: Vec<_> = tails
             .filter_map(|((_, play), handle)| Some((*play, handle.take()?)))
             .filter(|(play, handle)| {
-                let waits = |asked: &(NodeId, Asked)| {
-                    matches!(asked, (tail, Asked::Piece(known, of))
+                let waits = |pending: &(NodeId, PendingRequest)| {
+                    matches!(pending, (tail, PendingRequest::Piece(known, of))
                         if *tail == client && known == handle && of == play)
                 };
-                !self.asked.values().any(waits)
+                !self.pending.values().any(waits)
             })
             .collect();
         for (play, handle) in idle {
@@ -587,8 +596,8 @@ impl Run {
         }
     }
 
-    /// Records, replays and breaks; then mends, and reads everything.
-    fn judge(&mut self) -> Result<(), String> {
+    /// Records and replays under faults; then heals, and replays everything.
+    fn check(&mut self) -> Result<(), String> {
         let pace = Duration::from_micros(10 << self.rng.below(9));
         let fault_interval = Duration::from_millis(1 << self.rng.below(9));
         let mut fault_at = Time::ZERO + self.rng.exponential(fault_interval);
@@ -612,21 +621,21 @@ impl Run {
         self.finish()
     }
 
-    /// Everything is answered in time, and fits together.
+    /// Checks that everything is answered in time and is consistent.
     fn finish(&mut self) -> Result<(), String> {
-        let is_open = |asked: &Asked| !matches!(asked, Asked::Piece(..));
+        let is_open = |pending: &PendingRequest| !matches!(pending, PendingRequest::Piece(..));
         for round in 0.. {
-            if !self.asked.values().any(|(_, asked)| is_open(asked)) {
+            if !self.pending.values().any(|(_, pending)| is_open(pending)) {
                 break;
             }
             if round > 120 {
-                return Err("the service does not answer any more".into());
+                return Err("the service no longer answers".into());
             }
             self.advance(self.world.now() + Duration::from_secs(1))?;
         }
         let client = NodeId::client(0);
-        let desks = self.desks.values().flatten();
-        let recordings: Vec<u64> = desks.filter_map(|desk| desk.recording).collect();
+        let slots = self.slots.values().flatten();
+        let recordings: Vec<u64> = slots.filter_map(|slot| slot.recording).collect();
         let plays: Vec<u64> = recordings
             .iter()
             .map(|recording| self.play(client, *recording, ReplayBound::End))
@@ -641,7 +650,7 @@ impl Run {
             self.follow();
             self.advance(self.world.now() + Duration::from_secs(1))?;
         }
-        // Live replays have everything that is confirmed.
+        // Live replays have all confirmed messages.
         for round in 0.. {
             let behind = self.behind(&plays);
             if behind.is_none() {
@@ -653,7 +662,7 @@ impl Run {
             self.follow();
             self.advance(self.world.now() + Duration::from_secs(1))?;
         }
-        plays.iter().try_for_each(|play| self.ledger.judge(*play))?;
+        plays.iter().try_for_each(|play| self.ledger.check(*play))?;
         for round in 0.. {
             let is_whole = |play: u64| self.is_copied(play) && self.is_at_destination(play);
             let unlike = plays.iter().find(|play| !is_whole(**play));
@@ -668,12 +677,12 @@ impl Run {
         self.nothing_is_held()
     }
 
-    /// When everything was recorded and taken, the service holds nothing for anybody any more.
+    /// Checks that the service holds no bytes once everything was recorded and replayed.
     fn nothing_is_held(&mut self) -> Result<(), String> {
         for _ in 0..120 {
             self.health = None;
             let health = ClientRequest::Ask(Operation::Health);
-            self.ask(NodeId::client(0), health, Asked::Health);
+            self.ask(NodeId::client(0), health, PendingRequest::Health);
             self.follow();
             self.advance(self.world.now() + Duration::from_secs(1))?;
             let is_free = |it: &Health| it.replay_bytes == 0 && it.record_bytes == 0;
@@ -682,12 +691,12 @@ impl Run {
             }
         }
         Err(format!(
-            "the service holds what nobody waits for: {:?}",
+            "the service holds bytes without a receiver: {:?}",
             self.health
         ))
     }
 
-    /// Is the copy of a recording what a replay of all of it brought?
+    /// Is the copy of a recording equal to a complete replay?
     fn is_copied(&self, play: u64) -> bool {
         let Some(Node::Copier(copier)) = self.world.machine(COPIER) else {
             return false;
@@ -699,7 +708,7 @@ impl Run {
                 .is_ok_and(|copied| copied == messages)
     }
 
-    /// Is what was pushed of a recording what a replay of all of it brought, at the same positions?
+    /// Is the pushed copy of a recording equal to a complete replay, at the same positions?
     fn is_at_destination(&self, play: u64) -> bool {
         if !self.is_pushed {
             return true;
@@ -725,7 +734,7 @@ impl Run {
         found == self.ledger.messages(play)
     }
 
-    /// A live replay that has not got everything.
+    /// A live replay that is not complete.
     fn behind(&self, plays: &[u64]) -> Option<u64> {
         let length = |recording: u64| {
             let whole = plays.iter().find(|play| *play & 0xff == recording);
@@ -742,14 +751,14 @@ fn the_service_keeps_its_promises() {
     let (mut confirmed, mut replayed, mut kills) = (0, 0, 0);
     let exploration = explore(0..200, |seed| {
         let mut run = Run::new(seed, None);
-        let judged = run.judge();
+        let outcome = run.check();
         confirmed += run.ledger.confirmed;
         replayed += run.ledger.replayed;
         kills += run.kills;
-        judged
+        outcome
     });
     assert_eq!(exploration.failure, None);
-    // It was no walk in the park, and not only trouble either.
+    // Both faults and progress occurred.
     println!("{confirmed} messages confirmed, {replayed} replayed, {kills} kills");
     assert!(confirmed > 20_000 && replayed > 60_000 && kills > 500);
 }
@@ -769,10 +778,10 @@ fn every_planted_bug_is_found_within_its_seeds() {
         (ServiceBug::CopiedBlockLost, 20),
         (ServiceBug::UntakenKept, 40),
     ] {
-        let found = explore(0..seeds, |seed| Run::new(seed, Some(bug)).judge());
+        let found = explore(0..seeds, |seed| Run::new(seed, Some(bug)).check());
         println!("{bug}: {found:?}");
         let (seed, reason) = found.failure.expect("the bug is found");
-        let again = Run::new(seed, Some(bug)).judge();
+        let again = Run::new(seed, Some(bug)).check();
         assert_eq!(again, Err(reason), "{bug}: the seed replays it");
     }
 }

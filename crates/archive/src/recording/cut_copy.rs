@@ -1,4 +1,4 @@
-//! Copies of what is cut off a segment, in files beside it.
+//! Copies of truncated bytes of a segment, in files next to it.
 
 use crate::archive_folder::{ArchiveFolder, StorageError};
 use seatrial_machine::Medium;

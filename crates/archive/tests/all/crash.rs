@@ -1,5 +1,5 @@
-//! Loss of power at every point of an archive's life, under each level of durability, and of its recovery. Missing, late and
-//! wrong calls are planted in the traces and have to be found.
+//! Loss of power at every point of an archive's life and of its recovery, under each level of durability. Missing, late and
+//! wrong calls are planted in the traces and must be found.
 
 use crate::model::{Model, live, live_by_chance, recover};
 use seatrial_archive::{Archive, Durability};
@@ -30,12 +30,12 @@ const LIMITS: ExplorerLimits = ExplorerLimits {
 /// The trace of a life.
 fn trace(durability: Durability, seed: u64) -> DiskTrace<Model> {
     let recorder = DiskRecorder::new();
-    let mut tell = |model: &Model| recorder.acknowledge(model.clone());
-    live(&recorder.storage(), durability, seed, &mut tell).unwrap();
+    let mut on_change = |model: &Model| recorder.acknowledge(model.clone());
+    live(&recorder.storage(), durability, seed, &mut on_change).unwrap();
     recorder.trace()
 }
 
-/// How often a catalog was compacted.
+/// Number of compactions of a catalog.
 fn compactions(trace: &DiskTrace<Model>) -> usize {
     let is_one = |it: &&DiskOperation| matches!(it, DiskOperation::Rename { to, .. } if is_file(to, "catalog"));
     trace.operations().iter().filter(is_one).count()
@@ -57,7 +57,7 @@ fn an_archive_survives_every_loss_of_power() {
         let mut total: Option<CrashReport> = None;
         for seed in 0..4 {
             let trace = trace(durability, seed);
-            // One was asked for.
+            // One was explicit.
             assert!(compactions(&trace) >= 2, "{}", compactions(&trace));
             let report = explore(&trace).assert_holds();
             match &mut total {
@@ -82,9 +82,9 @@ fn lives_of_chance_survive_every_loss_of_power() {
     };
     for seed in 0..30 {
         let recorder = DiskRecorder::new();
-        let mut tell = |model: &Model| recorder.acknowledge(model.clone());
+        let mut on_change = |model: &Model| recorder.acknowledge(model.clone());
         let durability = LEVELS[seed as usize % 3];
-        let lived = live_by_chance(&recorder.storage(), durability, seed, 40, &mut tell);
+        let lived = live_by_chance(&recorder.storage(), durability, seed, 40, &mut on_change);
         lived.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let trace = recorder.trace();
         compacted += compactions(&trace);
@@ -149,7 +149,7 @@ fn is_sync(operation: &DiskOperation) -> bool {
     )
 }
 
-/// Each sync of the trace left out in turn: those whose absence does no harm.
+/// The syncs of the trace whose absence does no harm, each left out in turn.
 #[test]
 fn a_missing_sync_is_found_wherever_it_is() {
     let trace = trace(Durability::Batch, 2);
@@ -164,7 +164,7 @@ fn a_missing_sync_is_found_wherever_it_is() {
         if !is_sync(operation) {
             continue;
         }
-        // What it is for shows before the next syncs of the same file make up for it.
+        // Its purpose shows before the next syncs of the same file compensate for it.
         let points = number..(number + 12).min(trace.operations().len());
         let without = trace.clone().retain(|it, _| it != number);
         let report = Explorer::new(&without)
@@ -213,7 +213,7 @@ fn planted_bugs_are_found() {
         .clone()
         .retain(|_, it| !matches!(it, DiskOperation::SyncFolder { .. }));
     planted("no sync of folders", &folders);
-    // Where a file was made, renamed or removed.
+    // Where a file was created, renamed or removed.
     let place =
         |is: &dyn Fn(&DiskOperation) -> bool| trace.operations().iter().position(is).unwrap();
     let is_new = |path: &Path| is_file(path, "catalog.new");
@@ -238,7 +238,7 @@ fn an_event_that_is_written_after_its_files_are_changed_is_found() {
             matches!(&all[it + 1], DiskOperation::Sync { path, .. } if is_file(path, "catalog"));
         write && sync
     };
-    // A mark of what is durable says nothing of a recording that is stopped.
+    // A durable mark has no effect on a stopped recording.
     let changes = |it: usize| match &all[it] {
         DiskOperation::Remove { path, .. } => !is_file(path, ".mark"),
         DiskOperation::Rename { .. } => true,
@@ -260,8 +260,8 @@ fn is_folder(operation: &DiskOperation) -> bool {
 
 #[test]
 fn a_checksum_over_too_little_is_found() {
-    // A part of what a torn write should have brought is taken for whole when no checksum covers it: flip what is not
-    // covered after the block was made, as a torn sector would.
+    // A part of a torn write is accepted when no checksum covers it: flip uncovered bytes after the block was made, as a torn
+    // sector would.
     let trace = trace(Durability::None, 5);
     let explorer = Explorer::new(&trace).limits(LIMITS);
     let mut torn = 0;
@@ -274,7 +274,7 @@ fn a_checksum_over_too_little_is_found() {
         else {
             return Ok(());
         };
-        // The recovery believes a header whose payload is not covered: give it one.
+        // The recovery accepts a header whose payload is not covered: give it one.
         let mut bytes = bytes;
         let offset = 72;
         bytes[offset + 64] ^= 1;
@@ -296,7 +296,7 @@ fn a_checksum_over_too_little_is_found() {
     assert!(torn > 0);
 }
 
-/// The payload's length of the block at `offset`.
+/// The payload length of the block at `offset`.
 fn payload(bytes: &[u8], offset: usize) -> usize {
     let length = bytes[offset + 8..offset + 12].try_into().unwrap();
     u32::from_le_bytes(length) as usize

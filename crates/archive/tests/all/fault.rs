@@ -1,7 +1,7 @@
-//! One fault in one block: an archive that is opened, read, verified, written or shortened does what was asked or says in which
-//! file and where it cannot. What was durable stays.
+//! One fault in one block: opening, reading, verifying, writing and truncating an archive succeed or report file and offset
+//! of the fault. Durable messages remain.
 
-use crate::model::{Contents, FOLDER, Model, compare, live, read_all, recover, told};
+use crate::model::{Contents, FOLDER, Model, compare, error_text, live, read_all, recover};
 use seatrial_archive::{Archive, Durability, RecordingId, VerifyOptions, verify};
 use seatrial_machine::Storage;
 use seatrial_sim::single_fault::{Access, FaultReport, FaultRun, SingleFaults};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// An archive with everything in it, and what must be there.
+/// An archive after all operations, and its model.
 fn lived(durability: Durability) -> (FileTree, Model) {
     let memory = MemoryStorage::new();
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
@@ -18,7 +18,7 @@ fn lived(durability: Durability) -> (FileTree, Model) {
     (memory.files(), model)
 }
 
-/// The same after it was opened once more, so that all is stopped.
+/// The same after it was opened once more, so that all recordings are stopped.
 fn settled() -> FileTree {
     let memory = MemoryStorage::from_files(&lived(Durability::Batch).0);
     Archive::open(Arc::new(memory.clone()), Path::new(FOLDER), 2_000_000).unwrap();
@@ -28,7 +28,7 @@ fn settled() -> FileTree {
 type Found = BTreeMap<RecordingId, Contents>;
 
 fn read(storage: &Arc<dyn Storage>) -> Result<Found, String> {
-    let catalog = Archive::view(Arc::clone(storage), Path::new(FOLDER)).map_err(told)?;
+    let catalog = Archive::view(Arc::clone(storage), Path::new(FOLDER)).map_err(error_text)?;
     read_all(storage, &catalog)
 }
 
@@ -40,8 +40,8 @@ fn show(name: &str, report: &FaultReport) {
     println!();
 }
 
-/// Rot of the newest event of the catalog cannot be told from one that was never in force, and when only the second look at
-/// it meets the rot, a cursor is asked for what the first one promised.
+/// Rot of the newest event of the catalog cannot be distinguished from an event that never took effect. When only the second
+/// read of it meets the rot, a cursor is opened at a position from the first read.
 fn lacks_newest_event(run: &FaultRun<'_, Found>) -> bool {
     let is_catalog = run.site.path.ends_with("catalog");
     is_catalog && !run.fault.is_error() && run.site.access == Access::Read
@@ -65,7 +65,7 @@ fn what_is_read_is_right_or_an_error() {
     }
 }
 
-/// Rot in the middle, or at the end, of what a recording holds: a verification by two threads finds it or it does no harm.
+/// Rot in the middle or at the end of a recording: a verification by two threads reports it, or it does no harm.
 #[test]
 fn what_is_verified_is_whole_or_told() {
     let tree = settled();
@@ -79,7 +79,7 @@ fn what_is_verified_is_whole_or_told() {
     let report = faults.run(
         |storage| {
             let reports =
-                verify(&*storage, Path::new(FOLDER), &ids, options, &|_| {}).map_err(told)?;
+                verify(&*storage, Path::new(FOLDER), &ids, options, &|_| {}).map_err(error_text)?;
             let damages = reports
                 .iter()
                 .flat_map(|it| it.damages.iter().chain(&it.torn));
@@ -97,7 +97,7 @@ fn what_is_verified_is_whole_or_told() {
     report.assert_holds();
 }
 
-/// What a process that was killed left is opened with a fault, and then without.
+/// Opens the archive of a killed process with a fault, and then without.
 #[test]
 fn what_is_recovered_is_right_or_an_error_and_stays() {
     for durability in [Durability::None, Durability::Batch] {
@@ -106,16 +106,16 @@ fn what_is_recovered_is_right_or_an_error_and_stays() {
             |storage| {
                 let folder = Path::new(FOLDER);
                 let opened = Archive::open(Arc::clone(&storage), folder, 3_000_000);
-                let (archive, recovered) = opened.map_err(told)?;
+                let (archive, recovered) = opened.map_err(error_text)?;
                 if let Some((_, problem)) = recovered.problems.into_iter().next() {
-                    return Err(told(problem));
+                    return Err(error_text(problem));
                 }
                 read_all(&storage, &archive.catalog())
             },
             |run| {
                 let is_rot = !run.fault.is_error();
                 match &run.answer {
-                    // The end of what a killed process left is where the first block is that is not whole.
+                    // The archive of a killed process ends at the first incomplete block.
                     Ok(found) if is_rot => is_beginning(&model, found)?,
                     Err(text) if is_rot && text.contains("recording") => {}
                     _ => run.is_honest()?,
@@ -132,7 +132,7 @@ fn what_is_recovered_is_right_or_an_error_and_stays() {
     }
 }
 
-/// Are these messages that were recorded, without a hole, however few?
+/// Are these recorded messages without a gap, however few?
 fn is_beginning(model: &Model, found: &Found) -> Result<(), String> {
     let mut model = model.clone();
     for expected in model.values_mut() {
@@ -144,7 +144,7 @@ fn is_beginning(model: &Model, found: &Found) -> Result<(), String> {
     compare(&model, found)
 }
 
-/// A whole life with a fault: it ends where a call fails, and what was durable by then is there when it is opened again.
+/// A whole life with a fault: it ends where a call fails, and messages durable by then are there when it is opened again.
 #[test]
 fn what_was_durable_survives_a_failed_call() {
     for durability in [Durability::None, Durability::Batch] {
@@ -153,13 +153,13 @@ fn what_was_durable_survives_a_failed_call() {
             .block_length(512)
             .run(
                 |storage| {
-                    let mut tell = |model: &Model| promised.replace(model.clone()).clear();
-                    live(&storage, durability, 12, &mut tell)
+                    let mut on_change = |model: &Model| promised.replace(model.clone()).clear();
+                    live(&storage, durability, 12, &mut on_change)
                 },
                 |run| {
                     if let Err(text) = &run.answer {
-                        // A file that was renamed since is known by another name, and an event that was spoiled on its way into
-                        // the catalog shows as a recording that is not there.
+                        // A file that was renamed since has another name, and an event that was damaged while it was written to
+                        // the catalog shows as an unknown recording.
                         let is_rot = !run.fault.is_error() && text.contains("recording");
                         if !is_rot && !text.contains(FOLDER) {
                             run.is_clear(text)?;

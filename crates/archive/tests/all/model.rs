@@ -1,5 +1,5 @@
-//! What an archive must hold, and may hold: a dumb list of messages beside every recording. It is kept in step with an
-//! archive, and an archive that was opened again is held to it.
+//! A naive model of an archive: for each recording the messages that it must and may have. It follows the operations on
+//! an archive, and an archive that is opened again is compared with it.
 
 use seatrial_archive::{
     Archive, ArchiveError, Catalog, Cursor, CursorBound, Durability, Origin, Position, Recording,
@@ -13,11 +13,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) const FOLDER: &str = "data/recordings";
-/// So short and so wasteful a catalog is compacted unasked, to see it often.
+/// Limits of the catalog, so low that automatic compactions are frequent.
 const COMPACTION: (u64, u64) = (600, 2);
 
 /// An error with its causes.
-pub(crate) fn told(error: impl Error) -> String {
+pub(crate) fn error_text(error: impl Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -30,27 +30,27 @@ pub(crate) fn told(error: impl Error) -> String {
     text
 }
 
-/// What is known of one recording.
+/// The expected state of one recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
-    /// It may be gone, or not there yet.
+    /// May it be absent?
     pub(crate) may_be_absent: bool,
     /// All messages that were ever appended and not truncated.
     pub(crate) messages: Vec<Vec<u8>>,
-    /// So many of them must be there.
+    /// Number of messages that must be there.
     pub(crate) durable: usize,
-    /// The first one that is there is one of these numbers.
+    /// Possible numbers of its first message.
     pub(crate) firsts: Vec<u64>,
-    /// It has one of these names.
+    /// Possible labels.
     pub(crate) labels: Vec<String>,
-    /// Was it stopped, and nothing begun since?
+    /// Was it stopped, without a later operation?
     pub(crate) is_stopped: bool,
 }
 
-/// What is known of an archive: by number, recordings; those that were deleted are not in it.
+/// The expected state of an archive: recordings by number, without deleted ones.
 pub(crate) type Model = BTreeMap<RecordingId, Expected>;
 
-/// What was found in a recording.
+/// The contents of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Contents {
     pub(crate) label: String,
@@ -59,14 +59,14 @@ pub(crate) struct Contents {
     pub(crate) is_stopped: bool,
 }
 
-/// Reads a recording from its start to its end, and again from a place in the middle.
+/// Reads a recording from start to end, and again from the middle.
 pub(crate) fn read(storage: &Arc<dyn Storage>, recording: &Recording) -> Result<Contents, String> {
     let folder = Path::new(FOLDER);
     let id = recording.id;
     let open = |origin| Cursor::open(Arc::clone(storage), folder, id, origin, CursorBound::End);
-    let mut cursor = open(Origin::Start).map_err(told)?;
+    let mut cursor = open(Origin::Start).map_err(error_text)?;
     let mut messages: Vec<(Position, Vec<u8>)> = Vec::new();
-    while let Some(block) = cursor.next_block().map_err(told)? {
+    while let Some(block) = cursor.next_block().map_err(error_text)? {
         messages.extend(
             block
                 .messages()
@@ -74,8 +74,8 @@ pub(crate) fn read(storage: &Arc<dyn Storage>, recording: &Recording) -> Result<
         );
     }
     if let Some((position, payload)) = messages.get(messages.len() / 2) {
-        let mut cursor = open(Origin::Position(*position)).map_err(told)?;
-        let block = cursor.next_block().map_err(told)?;
+        let mut cursor = open(Origin::Position(*position)).map_err(error_text)?;
+        let block = cursor.next_block().map_err(error_text)?;
         let again = block.and_then(|block| Some(block.messages().next()?.payload.to_vec()));
         if again.as_ref() != Some(payload) {
             return Err(format!(
@@ -101,7 +101,7 @@ pub(crate) fn read_all(
         .collect()
 }
 
-/// Holds what was found to what must be there.
+/// Compares the contents of all recordings with the model.
 pub(crate) fn compare(
     model: &Model,
     found: &BTreeMap<RecordingId, Contents>,
@@ -144,10 +144,10 @@ pub(crate) fn compare(
     Ok(())
 }
 
-/// Opens an archive after a crash and holds it to the model; then again, and goes on with it.
+/// Opens an archive after a crash and compares it with the model; then opens it again and extends it.
 pub(crate) fn recover(storage: &Arc<dyn Storage>, model: &Model) -> Result<(), String> {
     let folder = Path::new(FOLDER);
-    let open = || Archive::open(Arc::clone(storage), folder, 1_000_000).map_err(told);
+    let open = || Archive::open(Arc::clone(storage), folder, 1_000_000).map_err(error_text);
     let (mut archive, recovered) = open()?;
     repair_holes(&mut archive, recovered)?;
     let found = read_all(storage, &archive.catalog())?;
@@ -165,12 +165,12 @@ pub(crate) fn recover(storage: &Arc<dyn Storage>, model: &Model) -> Result<(), S
         return Err("the second recovery changes the catalog".into());
     }
     for (id, before) in &found {
-        let mut writer = archive.extend(*id, 1_000_001).map_err(told)?;
+        let mut writer = archive.extend(*id, 1_000_001).map_err(error_text)?;
         writer
             .append_batch([&b"more"[..]], 1_000_002)
-            .map_err(told)?;
-        writer.stop(1_000_003).map_err(told)?;
-        let recording = archive.describe(*id).map_err(told)?.recording;
+            .map_err(error_text)?;
+        writer.stop(1_000_003).map_err(error_text)?;
+        let recording = archive.describe(*id).map_err(error_text)?.recording;
         let mut after = read(storage, &recording)?;
         if after.messages.pop().as_deref() != Some(b"more") || after != *before {
             return Err(format!("recording {id} does not go on as it was"));
@@ -179,7 +179,7 @@ pub(crate) fn recover(storage: &Arc<dyn Storage>, model: &Model) -> Result<(), S
     Ok(())
 }
 
-/// Repairs recordings that end with a hole before whole blocks: without syncs in between, a power failure leaves that. Any
+/// Repairs recordings that end with a gap before intact blocks, which a power failure leaves without syncs in between. Any
 /// other problem is an error.
 pub(crate) fn repair_holes(archive: &mut Archive, recovered: Recovered) -> Result<(), String> {
     let options = VerifyOptions {
@@ -188,10 +188,10 @@ pub(crate) fn repair_holes(archive: &mut Archive, recovered: Recovered) -> Resul
     };
     for (id, problem) in recovered.problems {
         if !matches!(problem, ArchiveError::Tail(TailError::Newer { .. })) {
-            return Err(format!("recording {id}: {}", told(problem)));
+            return Err(format!("recording {id}: {}", error_text(problem)));
         }
         let repaired = archive.repair(id, options, 1_000_000, &|_| ());
-        let repaired = repaired.map_err(told)?;
+        let repaired = repaired.map_err(error_text)?;
         let repaired = repaired.ok_or(format!("recording {id}: verify does not find the hole"))?;
         if repaired.cut == 0 || repaired.kept.is_empty() {
             return Err(format!("recording {id}: {repaired:?} keeps nothing"));
@@ -200,28 +200,28 @@ pub(crate) fn repair_holes(archive: &mut Archive, recovered: Recovered) -> Resul
     Ok(())
 }
 
-/// An archive, its model, and whoever wants to know when the model changes.
+/// An archive, its model, and a callback for changes of the model.
 pub(crate) struct Driver<'a> {
     pub(crate) archive: Archive,
     pub(crate) model: Model,
-    /// Told the model: before a change what may become of it, afterwards what it is.
-    pub(crate) tell: &'a mut dyn FnMut(&Model),
+    /// Called with the model: before a change with the possible states, afterwards with the actual one.
+    pub(crate) on_change: &'a mut dyn FnMut(&Model),
     now: u64,
 }
 
 impl<'a> Driver<'a> {
     pub(crate) fn open(
         storage: Arc<dyn Storage>,
-        tell: &'a mut dyn FnMut(&Model),
+        on_change: &'a mut dyn FnMut(&Model),
     ) -> Result<Driver<'a>, String> {
-        tell(&Model::new());
+        on_change(&Model::new());
         let opened = Archive::open(storage, Path::new(FOLDER), 1);
-        let (mut archive, _) = opened.map_err(told)?;
+        let (mut archive, _) = opened.map_err(error_text)?;
         archive.compact_when(COMPACTION.0, COMPACTION.1);
         Ok(Driver {
             archive,
             model: Model::new(),
-            tell,
+            on_change,
             now: 1,
         })
     }
@@ -231,7 +231,7 @@ impl<'a> Driver<'a> {
         self.now
     }
 
-    /// Says what may be, does it, says what is.
+    /// Changes the model to the possible states, executes the operation, changes it to the actual state.
     fn step<T>(
         &mut self,
         id: RecordingId,
@@ -240,11 +240,11 @@ impl<'a> Driver<'a> {
         is: impl FnOnce(&mut Expected, &T),
     ) -> Result<T, String> {
         may(self.model.get_mut(&id).unwrap());
-        (self.tell)(&self.model);
+        (self.on_change)(&self.model);
         let now = self.now();
         let done = act(&mut self.archive, now)?;
         is(self.model.get_mut(&id).unwrap(), &done);
-        (self.tell)(&self.model);
+        (self.on_change)(&self.model);
         Ok(done)
     }
 
@@ -267,7 +267,7 @@ impl<'a> Driver<'a> {
         self.step(
             id,
             |_| {},
-            |archive, now| archive.start(&options, now).map_err(told),
+            |archive, now| archive.start(&options, now).map_err(error_text),
             |it, _| it.may_be_absent = false,
         )
     }
@@ -293,7 +293,7 @@ impl<'a> Driver<'a> {
             |it| it.messages.extend(messages),
             |_, now| {
                 let appended = writer.append_batch(all.iter().map(Vec::as_slice), now);
-                let appended = appended.map_err(told)?;
+                let appended = appended.map_err(error_text)?;
                 Ok(appended.durable == appended.end)
             },
             |it, is_durable| {
@@ -308,12 +308,12 @@ impl<'a> Driver<'a> {
     pub(crate) fn sync(&mut self, writer: &mut Writer) -> Result<(), String> {
         let synced = |it: &mut Expected, (): &()| it.durable = it.messages.len();
         let id = writer.recording();
-        self.step(id, |_| {}, |_, _| writer.sync().map_err(told), synced)
+        self.step(id, |_| {}, |_, _| writer.sync().map_err(error_text), synced)
     }
 
     pub(crate) fn stop(&mut self, writer: Writer) -> Result<(), String> {
         let id = writer.recording();
-        let act = |_: &mut Archive, now| writer.stop(now).map(drop).map_err(told);
+        let act = |_: &mut Archive, now| writer.stop(now).map(drop).map_err(error_text);
         let is = |it: &mut Expected, (): &()| {
             it.durable = it.messages.len();
             it.is_stopped = true;
@@ -325,23 +325,23 @@ impl<'a> Driver<'a> {
         self.step(
             id,
             |it| it.is_stopped = false,
-            |archive, now| archive.extend(id, now).map_err(told),
+            |archive, now| archive.extend(id, now).map_err(error_text),
             |_, _| {},
         )
     }
 
-    /// The position of a message; the end, if there is no such.
+    /// The position of a message, or the end of the recording.
     pub(crate) fn position(
         &self,
         storage: &Arc<dyn Storage>,
         id: RecordingId,
         message: u64,
     ) -> Result<Position, String> {
-        let recording = self.archive.describe(id).map_err(told)?.recording;
+        let recording = self.archive.describe(id).map_err(error_text)?.recording;
         let (folder, origin) = (Path::new(FOLDER), Origin::Message(message));
         let cursor = Cursor::open(Arc::clone(storage), folder, id, origin, CursorBound::End);
-        let mut cursor = cursor.map_err(told)?;
-        let block = cursor.next_block().map_err(told)?;
+        let mut cursor = cursor.map_err(error_text)?;
+        let block = cursor.next_block().map_err(error_text)?;
         let first = block.and_then(|block| Some(block.messages().next()?.position));
         Ok(first.unwrap_or(recording.end.position))
     }
@@ -356,7 +356,7 @@ impl<'a> Driver<'a> {
         self.step(
             id,
             |it| it.durable = it.durable.min(message),
-            |archive, now| archive.truncate(id, position, now).map_err(told),
+            |archive, now| archive.truncate(id, position, now).map_err(error_text),
             |it, _| {
                 it.messages.truncate(message);
                 it.durable = message;
@@ -377,7 +377,7 @@ impl<'a> Driver<'a> {
         let first = *self.model[&id].firsts.last().unwrap();
         self.step(
             id,
-            // Which message the segment begins with is not known beforehand.
+            // The first message of the segment is unknown before the operation.
             |it| it.firsts = (first..=message).collect(),
             |archive, now| {
                 let moved = if is_purge {
@@ -385,8 +385,13 @@ impl<'a> Driver<'a> {
                 } else {
                     archive.detach(id, before, now)
                 };
-                moved.map_err(told)?;
-                Ok(archive.describe(id).map_err(told)?.recording.start.message)
+                moved.map_err(error_text)?;
+                Ok(archive
+                    .describe(id)
+                    .map_err(error_text)?
+                    .recording
+                    .start
+                    .message)
             },
             |it, first| it.firsts = vec![*first],
         )?;
@@ -399,8 +404,13 @@ impl<'a> Driver<'a> {
             id,
             |it| it.firsts = (0..=first).collect(),
             |archive, now| {
-                archive.attach(id, now).map_err(told)?;
-                Ok(archive.describe(id).map_err(told)?.recording.start.message)
+                archive.attach(id, now).map_err(error_text)?;
+                Ok(archive
+                    .describe(id)
+                    .map_err(error_text)?
+                    .recording
+                    .start
+                    .message)
             },
             |it, first| it.firsts = vec![*first],
         )?;
@@ -411,64 +421,64 @@ impl<'a> Driver<'a> {
         self.step(
             id,
             |it| it.labels.push(label.into()),
-            |archive, now| archive.relabel(id, label, now).map_err(told),
+            |archive, now| archive.relabel(id, label, now).map_err(error_text),
             |it, ()| it.labels = vec![label.into()],
         )
     }
 
     pub(crate) fn delete(&mut self, id: RecordingId) -> Result<(), String> {
         self.model.get_mut(&id).unwrap().may_be_absent = true;
-        (self.tell)(&self.model);
+        (self.on_change)(&self.model);
         let now = self.now();
-        self.archive.delete(id, now).map_err(told)?;
+        self.archive.delete(id, now).map_err(error_text)?;
         self.model.remove(&id);
-        (self.tell)(&self.model);
+        (self.on_change)(&self.model);
         Ok(())
     }
 
-    /// The process is killed and another one opens the archive: what it finds is durable from then on.
+    /// Kills the process and opens the archive in another one: the messages that it finds are durable.
     pub(crate) fn reopen(&mut self, storage: &Arc<dyn Storage>) -> Result<(), String> {
-        // The lock is given up before it is taken again.
+        // The lock is released before it is taken again.
         let nothing: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let nowhere = Archive::open(nothing, Path::new(FOLDER), 1)
-            .map_err(told)?
+            .map_err(error_text)?
             .0;
         drop(std::mem::replace(&mut self.archive, nowhere));
         let now = self.now();
         let opened = Archive::open(Arc::clone(storage), Path::new(FOLDER), now);
-        let (archive, recovered) = opened.map_err(told)?;
+        let (archive, recovered) = opened.map_err(error_text)?;
         self.archive = archive;
         self.archive.compact_when(COMPACTION.0, COMPACTION.1);
         if let Some((id, problem)) = recovered.problems.into_iter().next() {
-            return Err(format!("recording {id}: {}", told(problem)));
+            return Err(format!("recording {id}: {}", error_text(problem)));
         }
         for expected in self.model.values_mut() {
             expected.durable = expected.messages.len();
             expected.is_stopped = true;
         }
-        (self.tell)(&self.model);
+        (self.on_change)(&self.model);
         Ok(())
     }
 
     pub(crate) fn compact(&mut self) -> Result<(), String> {
-        self.archive.compact().map(drop).map_err(told)
+        self.archive.compact().map(drop).map_err(error_text)
     }
 
-    /// The recordings that there are now, as far as the archive says.
+    /// The recordings in the catalog.
     pub(crate) fn count(&self) -> usize {
         self.archive.list(&RecordingFilter::default()).len()
     }
 }
 
-/// A life of an archive with everything in it that can be done to one.
+/// The life of an archive with every operation at least once.
 pub(crate) fn live(
     storage: &Arc<dyn Storage>,
     durability: Durability,
     seed: u64,
-    tell: &mut dyn FnMut(&Model),
+    on_change: &mut dyn FnMut(&Model),
 ) -> Result<Model, String> {
     let mut rng = Rng::from_seed(seed);
-    let mut driver = Driver::open(Arc::clone(storage), tell)?;
+    let mut driver = Driver::open(Arc::clone(storage), on_change)?;
     let mut writer = driver.start("first", durability)?;
     let id = writer.recording();
     for _ in 0..6 {
@@ -476,7 +486,7 @@ pub(crate) fn live(
     }
     driver.sync(&mut writer)?;
     driver.append(&mut writer, 2, &mut rng)?;
-    // Another one beside it.
+    // A second recording.
     let mut other = driver.start("second", durability)?;
     let second = other.recording();
     driver.append(&mut other, 1, &mut rng)?;
@@ -500,7 +510,7 @@ pub(crate) fn live(
     driver.delete(second)?;
     driver.compact()?;
     assert_eq!(driver.count(), 1);
-    // A third one, whose process is killed with it open; what was not synced is read by the next one all the same.
+    // A third recording, whose process is killed while it is open; the next process also reads messages without a sync.
     let mut third = driver.start("third", durability)?;
     driver.append(&mut third, 2, &mut rng)?;
     driver.append(&mut third, 1, &mut rng)?;
@@ -510,22 +520,22 @@ pub(crate) fn live(
     let mut third = driver.extend(killed)?;
     driver.append(&mut third, 2, &mut rng)?;
     drop(third);
-    // Extended again by the same process, which has lost its writer.
+    // Extended again by the process that lost its writer.
     let mut third = driver.extend(killed)?;
     driver.append(&mut third, 1, &mut rng)?;
     Ok(driver.model)
 }
 
-/// A life of chance.
+/// The life of an archive with random operations.
 pub(crate) fn live_by_chance(
     storage: &Arc<dyn Storage>,
     durability: Durability,
     seed: u64,
     steps: usize,
-    tell: &mut dyn FnMut(&Model),
+    on_change: &mut dyn FnMut(&Model),
 ) -> Result<Model, String> {
     let mut rng = Rng::from_seed(seed).fork("chance");
-    let mut driver = Driver::open(Arc::clone(storage), tell)?;
+    let mut driver = Driver::open(Arc::clone(storage), on_change)?;
     let mut writers: Vec<Writer> = Vec::new();
     for _ in 0..steps {
         let ids: Vec<RecordingId> = driver.model.keys().copied().collect();

@@ -35,7 +35,7 @@ fn folder() -> Option<PathBuf> {
     None
 }
 
-/// Compares one entry's verdict with the expected one; the error tells them apart.
+/// Compares one entry's verdict with the expected one; the error has both.
 fn check(path: &Path, format: &str, checker: &str, expected: &str) -> Result<(), String> {
     let name = path.display().to_string();
     let bytes = std::fs::read(path).map_err(|error| format!("{name}: {error}"))?;
@@ -70,7 +70,7 @@ fn check(path: &Path, format: &str, checker: &str, expected: &str) -> Result<(),
 }
 
 /// Compares the weak levels of an entry with the expected ones: `holds read-atomic; violates causal`. What holds implies
-/// what is weaker. Operations and columns must be judged alike.
+/// what is weaker. Operations and columns must have equal verdicts.
 fn check_levels(
     name: &str,
     bytes: &[u8],
@@ -112,8 +112,8 @@ fn check_levels(
             let as_operations = checker.check(history);
             let same = (&as_operations.valid, &as_operations.anomalies);
             if verdict.valid != wanted || same != (&verdict.valid, &verdict.anomalies) {
-                let told = verdict.findings.first().map(|it| it.summary.clone());
-                return Err(format!("{name}: {model:?} {:?} {told:?}", verdict.valid));
+                let summary = verdict.findings.first().map(|it| it.summary.clone());
+                return Err(format!("{name}: {model:?} {:?} {summary:?}", verdict.valid));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Judging as the chunks come against judging afterwards.
+//! Online checkers, compared with checks of the whole history.
 
 use crate::stores::{STORES, histories, printed, rotating_history};
 use crate::stores::{any_case, essence};
@@ -15,7 +15,7 @@ use seatrial_linear::{Linearizable, Model};
 use seatrial_machine::Rng;
 use std::sync::Arc;
 
-/// A history in chunks, cut anywhere.
+/// A history in chunks of random lengths.
 fn cut(history: &History, length_max: u64, rng: &mut Rng) -> Vec<Chunk> {
     let mut assembly = Assembly::new(65_536);
     let mut chunks = Vec::new();
@@ -32,10 +32,10 @@ fn cut(history: &History, length_max: u64, rng: &mut Rng) -> Vec<Chunk> {
     chunks
 }
 
-/// What a judge is told of, chunk by chunk as a follower of a file gets them: short ones, and long ones that repeat them. All
-/// that it finds on the way.
-fn watched(
-    judge: &mut dyn OnlineChecker,
+/// Pushes chunks to a checker as a follower of a file gets them: short ones, and long ones that repeat them. Returns the
+/// definite findings reported meanwhile.
+fn push_all(
+    checker: &mut dyn OnlineChecker,
     history: &History,
     length_max: u64,
     rng: &mut Rng,
@@ -50,28 +50,28 @@ fn watched(
         let chunks = &cuts[rng.index(2)];
         let end = |chunk: &Chunk| chunk.first_position() + chunk.len() as u64;
         let at = chunks.partition_point(|chunk| end(chunk) <= position);
-        let _ = judge.push(&chunks[at]);
+        let _ = checker.push(&chunks[at]);
         position = end(&chunks[at]);
         if rng.chance(0.2) {
-            let _ = judge.push(&chunks[rng.index(at + 1)]);
+            let _ = checker.push(&chunks[rng.index(at + 1)]);
         }
         if rng.chance(0.4) {
-            judge.search();
+            checker.search();
         }
         if rng.chance(0.6) {
-            found.extend(judge.definite(history).unwrap());
+            found.extend(checker.definite(history).unwrap());
         }
-        let _ = judge.progress();
+        let _ = checker.progress();
     }
     found
 }
 
-fn finished(judge: Box<dyn OnlineChecker>, history: &History) -> Verdict {
-    judge.finish(history).unwrap().verdict
+fn finished(checker: Box<dyn OnlineChecker>, history: &History) -> Verdict {
+    checker.finish(history).unwrap().verdict
 }
 
-/// A checker at work that looks for findings before the end.
-fn at_work(checker: &dyn Checker) -> Box<dyn OnlineChecker> {
+/// A started checker that searches for definite findings.
+fn started(checker: &dyn Checker) -> Box<dyn OnlineChecker> {
     checker.start(&Aims {
         early: true,
         ..Aims::default()
@@ -91,21 +91,21 @@ fn transactions_are_judged_as_afterwards() {
             chunk_length_min: 1 + rng.index(3),
             is_bound: false,
         };
-        let mut judge = at_work(&ListAppend::new(level).with_windows(windows));
-        let found = watched(&mut *judge, &history, 12, &mut rng);
-        reopened += u32::from(judge.progress().note.is_some());
-        cut += u64::from(judge.progress().windows > 1);
-        let mut so_far = Verdict::valid(judge.name());
+        let mut checker = started(&ListAppend::new(level).with_windows(windows));
+        let found = push_all(&mut *checker, &history, 12, &mut rng);
+        reopened += u32::from(checker.progress().note.is_some());
+        cut += u64::from(checker.progress().windows > 1);
+        let mut so_far = Verdict::valid(checker.name());
         for one in &found {
             *so_far.anomalies.entry(one.anomaly).or_default() += 1;
         }
-        judge.rule_out(&mut so_far);
-        let verdict = finished(judge, &history);
+        checker.rule_out(&mut so_far);
+        let verdict = finished(checker, &history);
         let whole = ListAppend::new(level).with_windows(Windows::WHOLE);
         let whole = whole.check(&history);
         let context = || format!("seed {seed} {store:?} {level:?}\n{}", printed(&history));
         assert_eq!(essence(&verdict), essence(&whole), "{}", context());
-        // What was told on the way is not taken back, and who cannot wait for the end has it.
+        // Definite findings are in the final verdict, and models that they rule out are in the partial one.
         if let Some(first) = found.first() {
             early += 1;
             assert_eq!(whole.valid, Validity::Invalid, "{first:?}\n{}", context());
@@ -127,7 +127,7 @@ fn transactions_are_judged_as_afterwards() {
 
 #[test]
 fn what_is_definite_stays_when_everything_is_known() {
-    // Every beginning of a history, judged to its end: the violations that were definite are in the whole.
+    // For every prefix of a history: the definite violations are in the verdict on the whole history.
     let levels: Vec<_> = Level::all().collect();
     let mut definite = 0;
     for seed in 0..histories(300) {
@@ -136,13 +136,13 @@ fn what_is_definite_stays_when_everything_is_known() {
         let (length, rotation) = (4 + rng.below(20), rng.index(2) * 6);
         let history = rotating_history(store, length, rotation, &mut rng);
         let level = *rng.pick(&levels);
-        let mut judge = at_work(&ListAppend::new(level).with_windows(Windows::WHOLE));
+        let mut checker = started(&ListAppend::new(level).with_windows(Windows::WHOLE));
         let (mut found, mut suspected) = (Vec::new(), Vec::new());
         for chunk in cut(&history, 1, &mut rng) {
-            let _ = judge.push(&chunk);
-            judge.search();
-            suspected.extend(judge.progress().anomalies);
-            found.extend(judge.definite(&history).unwrap());
+            let _ = checker.push(&chunk);
+            checker.search();
+            suspected.extend(checker.progress().anomalies);
+            found.extend(checker.definite(&history).unwrap());
         }
         let whole = ListAppend::new(level).check(&history);
         if let Some(first) = found.first() {
@@ -153,14 +153,14 @@ fn what_is_definite_stays_when_everything_is_known() {
         let tolerant = !level.forbidden().contains("incompatible-order");
         let is_clean = whole.valid == Validity::Valid && !tolerant;
         assert!(!is_clean || suspected.is_empty(), "{seed} {suspected:?}");
-        // Who wrote what was read may still come: anybody of garbage, without real time also a retry of what failed.
+        // The writer of a read value may follow: any transaction for garbage, without real time also a retry of a failed one.
         let has_realtime = level.implies(Level::StrongReadUncommitted);
         let only_garbage = whole.anomalies.keys().all(|name| match *name {
             "garbage-read" => true,
             "G1a" | "dirty-update" => !has_realtime,
             _ => false,
         });
-        // At the end nothing is under way that matters, so everything else was seen.
+        // At the end no relevant operation is under way, so every other anomaly was suspected.
         let is_open = history.iter().enumerate().any(|(position, op)| {
             op.is_info() || op.is_invoke() && history.pair(position).is_none()
         });
@@ -204,17 +204,17 @@ fn a_read_of_a_failed_append_is_told_once_no_retry_explains_it() {
     let after = [&attempt[..], &reader, &again, &end].concat();
     let found = |ops: &[Op], level| {
         let history = History::from_unindexed(ops.to_vec());
-        let mut judge = at_work(&ListAppend::new(level).with_windows(Windows::WHOLE));
+        let mut checker = started(&ListAppend::new(level).with_windows(Windows::WHOLE));
         let mut found = Vec::new();
         for chunk in cut(&history, 1, &mut Rng::from_seed(1)) {
-            let _ = judge.push(&chunk);
-            judge.search();
-            found.extend(judge.definite(&history).unwrap());
+            let _ = checker.push(&chunk);
+            checker.search();
+            found.extend(checker.definite(&history).unwrap());
         }
         let anomalies: Vec<_> = found.iter().map(|one| one.anomaly).collect();
         (anomalies, ListAppend::new(level).check(&history).valid)
     };
-    // The retry is under way while the element is read.
+    // The retry is concurrent with the read of the element.
     for level in [Serializable, StrictSerializable] {
         assert_eq!(
             found(&during, level),
@@ -222,20 +222,20 @@ fn a_read_of_a_failed_append_is_told_once_no_retry_explains_it() {
             "{level:?}"
         );
     }
-    // It begins later: without real time the read may be of it.
+    // The retry begins later: without real time the read may observe it.
     assert_eq!(found(&after, Serializable), (vec![], Validity::Valid));
-    let (told, valid) = found(&after, StrictSerializable);
-    assert_eq!((told[0], valid), ("G1a", Validity::Invalid));
-    // There is none.
-    let (told, valid) = found(&after[..4], StrictSerializable);
-    assert_eq!((told, valid), (vec!["G1a"], Validity::Invalid));
+    let (reported, valid) = found(&after, StrictSerializable);
+    assert_eq!((reported[0], valid), ("G1a", Validity::Invalid));
+    // There is no retry.
+    let (reported, valid) = found(&after[..4], StrictSerializable);
+    assert_eq!((reported, valid), (vec!["G1a"], Validity::Invalid));
     assert_eq!(
         found(&after[..4], Serializable),
         (vec![], Validity::Invalid)
     );
 }
 
-/// Clients of registers, one of which may lie.
+/// A history of registers, in which one read may be wrong.
 fn register_history(model: Model, rng: &mut Rng) -> History {
     let keys = rng.below(4);
     let (mut states, mut ops) = (vec![Value::Nil; keys.max(1) as usize], Vec::new());
@@ -284,8 +284,8 @@ fn register_history(model: Model, rng: &mut Rng) -> History {
                     if liar && done.f == "read" && rng.chance(0.1) {
                         let lie = Value::Int(rng.below(values).cast_signed());
                         let key = rng.index(states.len());
-                        let told = matches!(done.value, Value::Keyed(..));
-                        if !told || keys == 1 {
+                        let has_key = matches!(done.value, Value::Keyed(..));
+                        if !has_key || keys == 1 {
                             done.value = under(keys, key, lie);
                         }
                     }
@@ -321,10 +321,10 @@ fn carry_out(invocation: &Op, state: &mut Value, keys: u64, key: usize, rng: &mu
     };
     let (free, held) = (Value::text("free"), Value::text("held"));
     let before = state.clone();
-    let (is_done, next, told) = match (invocation.f.as_str(), &plain) {
+    let (is_done, next, observed) = match (invocation.f.as_str(), &plain) {
         ("read", _) => (true, before.clone(), before),
         ("cas", &Value::Cas(from, to)) => (before == Value::Int(from), Value::Int(to), plain),
-        // A lock that lies is given twice.
+        // A wrong lock is granted twice.
         ("acquire", _) => (before == free || rng.chance(0.03), held, Value::Nil),
         ("release", _) => (before == held, free, Value::Nil),
         _ => (true, plain.clone(), plain),
@@ -333,10 +333,10 @@ fn carry_out(invocation: &Op, state: &mut Value, keys: u64, key: usize, rng: &mu
         *state = next;
     }
     let kind = if is_done { OpType::Ok } else { OpType::Fail };
-    invocation.complete(kind, under(keys, key, told))
+    invocation.complete(kind, under(keys, key, observed))
 }
 
-/// What must be the same of a verdict on registers, however it was reached.
+/// The parts of a verdict on registers that must not depend on how it was computed.
 fn kernel(verdict: &Verdict) -> String {
     let details = verdict.details.to_json();
     let first = verdict.findings.iter().map(|one| one.operations[0]);
@@ -359,7 +359,7 @@ fn kernel(verdict: &Verdict) -> String {
 fn registers_are_judged_as_afterwards() {
     let models = [Model::Register, Model::CasRegister, Model::Mutex];
     let (mut invalid, mut valid, mut early) = (0, 0, 0);
-    // The last one hides a write behind one of unknown outcome that leaves what was there.
+    // The last one hides a write after one of unknown outcome that keeps the value.
     for seed in (0..histories(1_500)).chain([56_011]) {
         let mut rng = Rng::from_seed(seed ^ 0x4e9);
         let model = models[seed as usize % 3];
@@ -367,9 +367,9 @@ fn registers_are_judged_as_afterwards() {
         if history.is_empty() {
             continue;
         }
-        let mut judge = at_work(&Linearizable::new(model));
-        let found = watched(&mut *judge, &history, 12, &mut rng);
-        let verdict = finished(judge, &history);
+        let mut checker = started(&Linearizable::new(model));
+        let found = push_all(&mut *checker, &history, 12, &mut rng);
+        let verdict = finished(checker, &history);
         let whole = Linearizable::new(model).check(&history);
         let context = || {
             let lines: Vec<_> = history.iter().map(ToString::to_string).collect();
@@ -427,7 +427,7 @@ fn a_file_is_followed_while_it_is_written() {
         while follower.advance().unwrap() {}
         assert!(follower.file().is_complete());
         assert_eq!(follower.position(), history.len() as u64);
-        // Who does not wait for the end has what was found.
+        // The partial verdict has the definite findings.
         let partial = follower.partial(&Stopped("stopped".to_owned()));
         let is_invalid = partial[0].valid == Validity::Invalid;
         assert_eq!(is_invalid, !partial[0].findings.is_empty());

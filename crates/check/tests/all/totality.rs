@@ -136,7 +136,7 @@ fn random_history(rng: &mut Rng) -> History {
     History::from_ops(ops)
 }
 
-/// Anomalies, findings and validity tell the same, about operations that there are.
+/// Anomalies, findings and validity agree, and name existing operations.
 fn makes_sense(verdict: &Verdict, history: &History, context: &str) {
     let is_invalid = verdict.valid == Validity::Invalid;
     assert_eq!(!verdict.anomalies.is_empty(), is_invalid, "{context}");

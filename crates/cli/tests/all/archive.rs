@@ -80,7 +80,7 @@ pub(crate) fn replays(words: &[&str], expected: &[u8]) {
     alike(&archive(0, &[&["replay"], words].concat()).stdout, expected);
 }
 
-/// Lines that tell themselves apart.
+/// Distinct lines.
 pub(crate) fn lines(from: u64, count: u64) -> Vec<u8> {
     (from..from + count)
         .flat_map(|number| format!("line {number}\n").into_bytes())

@@ -1,9 +1,10 @@
-//! Registers whose isolation is decided.
+//! Isolation levels of registers, by decision.
 
 use super::{Scratch, run, stderr, stdout};
 use serde_json::Value as Json;
 
-/// Two transactions that each read what the other writes: what snapshot isolation allows and serializability does not.
+/// Write skew: two transactions that each read the key that the other writes. Snapshot isolation allows it,
+/// serializability does not.
 const SKEW: &str = r"{:process 0 :type :invoke :f :txn :value [[:r 1 nil] [:w 2 1]]}
 {:process 1 :type :invoke :f :txn :value [[:r 2 nil] [:w 1 1]]}
 {:process 2 :type :invoke :f :txn :value [[:w 3 1]]}
@@ -28,16 +29,19 @@ fn write_skew_is_told_and_proven() {
         run(status, &[&check[..], &[model, "-q", &edn]].concat());
         let certify = [&check[..], &[model, "--certificate", &proof, "-q", &edn]].concat();
         run(status, &certify);
-        let told = stdout(&run(0, &["check", "--verify", &proof, &edn]));
-        assert!(told.contains("holds: "), "{told}");
+        let output = stdout(&run(0, &["check", "--verify", &proof, &edn]));
+        assert!(output.contains("holds: "), "{output}");
     }
     let words = [&check[..], &["serializable", "--json", &edn]].concat();
-    let told: Json = serde_json::from_str(&stdout(&run(1, &words))).unwrap();
-    let verdict = &told["checkers"]["isolation"];
+    let output: Json = serde_json::from_str(&stdout(&run(1, &words))).unwrap();
+    let verdict = &output["checkers"]["isolation"];
     assert_eq!(verdict["anomalies"]["G2-item"], 1, "{verdict:#}");
     assert_eq!(verdict["details"]["core_is_least"], true);
-    assert_eq!(told["findings"][0]["operations"], serde_json::json!([3, 4]));
-    let summary = told["findings"][0]["summary"].as_str().unwrap();
+    assert_eq!(
+        output["findings"][0]["operations"],
+        serde_json::json!([3, 4])
+    );
+    let summary = output["findings"][0]["summary"].as_str().unwrap();
     assert!(summary.contains("none can be left out"), "{summary}");
     assert!(summary.contains("not yet 1 of T2"), "{summary}");
 }
@@ -66,11 +70,11 @@ fn an_order_from_outside_is_verified_and_no_more() {
     let words = ["check", "--checker", "isolation", "--model", "serializable"];
     let words = [&words[..], &["--transaction-order", &order, &plume]].concat();
     run(0, &words);
-    let told = stderr(&run(254, &[&check[..], &["--checker", "stats"]].concat()));
-    assert!(told.contains("rw-register and isolation"), "{told}");
+    let output = stderr(&run(254, &[&check[..], &["--checker", "stats"]].concat()));
+    assert!(output.contains("rw-register and isolation"), "{output}");
     std::fs::write(&order, "[1]").unwrap();
-    let told = stderr(&run(254, &words));
-    assert!(told.contains("no object of numbers"), "{told}");
+    let output = stderr(&run(254, &words));
+    assert!(output.contains("no object of numbers"), "{output}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Test files that are judged while they are written.
+//! Test files that are checked while they are written.
 
 use super::{Scratch, command, error, json, run, stderr, stdout};
 use rustix::process::{Pid, Signal, kill_process};
@@ -202,7 +202,7 @@ fn following_ends_when_a_person_wants_or_the_writer_is_gone() {
 fn a_long_search_in_the_end_is_interrupted() {
     let scratch = Scratch::new("follow-search");
     let sea = scratch.path("busy.sea");
-    // Half of a hundred clients compare and set one key: too much for the judge, and for hours of search.
+    // Fifty clients compare and set one key: above the limits of the online checker, and hours for the search.
     let words = ["generate", "register", "--ops", "40000", "-q", "-o"];
     run(0, &[&words[..], &[&sea]].concat());
     let mut follower = Follower::begin(&[&sea]);
@@ -214,12 +214,12 @@ fn a_long_search_in_the_end_is_interrupted() {
 
 #[test]
 fn what_was_told_stands_when_the_search_in_the_end_is_interrupted() {
-    let scratch = Scratch::new("follow-told");
-    let (sea, busy) = (scratch.path("told.sea"), scratch.path("busy.sea"));
+    let scratch = Scratch::new("follow-definite");
+    let (sea, busy) = (scratch.path("definite.sea"), scratch.path("busy.sea"));
     let words = ["generate", "register", "--ops", "40000", "-q", "-o"];
     run(0, &[&words[..], &[&busy]].concat());
     let mut writer = Writer::create(&sea, "register");
-    // A key that nobody else names.
+    // A key without other operations.
     let value = |value| Value::Keyed(Key::Int(-1), Value::into(value));
     let read = Op::invoke(Process::Client(1_000), "read", value(Value::Nil));
     writer.push(read.clone());

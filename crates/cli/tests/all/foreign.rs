@@ -60,12 +60,12 @@ fn each_of_several_files_is_checked_and_a_bad_one_is_told() {
     fs::write(&bad, twice).unwrap();
     let output = run(254, &["check", "-q", &bad, &good]);
     assert!(stdout(&output).contains("good.edn: valid"), "{output:?}");
-    let told = stderr(&output);
+    let error = stderr(&output);
     assert!(
-        told.contains(
+        error.contains(
             "bad.edn:2:1: operation 1: process 0 invokes while its operation 0 is running"
         ),
-        "{told}"
+        "{error}"
     );
     let documents = json(&run(254, &["check", "--json", &bad, &good]));
     assert!(
@@ -159,10 +159,10 @@ fn a_refused_history_is_not_called_empty() {
     let scratch = Scratch::new("refused");
     let edn = scratch.path("a.edn");
     fs::write(&edn, APPEND).unwrap();
-    let told = stdout(&run(2, &["check", "--checker", "isolation", &edn]));
+    let shown = stdout(&run(2, &["check", "--checker", "isolation", &edn]));
     assert!(
-        told.contains(" 1 operation ") && !told.contains("0 operations"),
-        "{told}"
+        shown.contains(" 1 operation ") && !shown.contains("0 operations"),
+        "{shown}"
     );
     let document = json(&run(
         2,

@@ -39,7 +39,7 @@ fn level(isolation: StoreLevel) -> Level {
     Level::by_name(isolation.name()).unwrap()
 }
 
-/// Levels that are stronger than this one, as little as may be, and that anomalies can tell from it.
+/// The weakest levels that are stronger than this one and differ from it in anomalies.
 fn stronger(isolation: StoreLevel) -> &'static [Level] {
     match isolation {
         StoreLevel::ReadUncommitted => &[Level::ReadCommitted],
@@ -217,7 +217,7 @@ fn an_anomaly_that_a_level_admits_leaves_it_whole() {
     }
 }
 
-/// What a database tells of its snapshots and commits agrees with what its clients saw; what was put in does not.
+/// Reported snapshots and commits of a database agree with the reads of its clients; injected anomalies do not.
 #[test]
 fn timestamps_are_those_of_the_store() {
     let levels = StoreLevel::TRANSACTIONS.into_iter().skip(4);
@@ -237,11 +237,11 @@ fn timestamps_are_those_of_the_store() {
                     info: 0.0,
                     ..options(workload, isolation, seed)
                 };
-                let judge = |options: &Options| {
+                let check = |options: &Options| {
                     let ops = Database::new(options).unwrap().collect();
                     Timestamps::new(promise).check(&History::strict(ops).unwrap())
                 };
-                let kept = judge(&options);
+                let kept = check(&options);
                 let context = format!(
                     "{workload:?} {isolation:?} seed {seed}: {:?}",
                     kept.findings
@@ -250,13 +250,13 @@ fn timestamps_are_those_of_the_store() {
                 options.isolation = None;
                 options.anomalies = vec![Anomaly::GSingle];
                 options.anomaly_at = Some(0.5);
-                assert_eq!(judge(&options).valid, Validity::Invalid, "{isolation:?}");
+                assert_eq!(check(&options).valid, Validity::Invalid, "{isolation:?}");
             }
         }
     }
 }
 
-/// Another order of reads of one transaction is all that tells the axiomatic read committed.
+/// Axiomatic read committed differs only by the order of reads within one transaction.
 #[test]
 fn a_non_monotonic_read_breaks_the_weakest_axioms() {
     for seed in 0..6 {
@@ -270,12 +270,12 @@ fn a_non_monotonic_read_breaks_the_weakest_axioms() {
         options.isolation = None;
         let history: Vec<Op> = Database::new(&options).unwrap().collect();
         let history = History::strict(history).unwrap();
-        let judge = |model| Isolated::new(model).check(&history);
-        let told = judge(Axioms::AxiomaticReadCommitted);
-        assert_eq!(told.valid, Validity::Invalid, "seed {seed}");
-        assert_eq!(told.anomalies["non-monotonic-read"], 1, "seed {seed}");
-        assert_eq!(judge(Axioms::Causal).valid, Validity::Invalid);
-        assert_eq!(judge(Axioms::MonotonicWrites).valid, Validity::Valid);
+        let check = |model| Isolated::new(model).check(&history);
+        let verdict = check(Axioms::AxiomaticReadCommitted);
+        assert_eq!(verdict.valid, Validity::Invalid, "seed {seed}");
+        assert_eq!(verdict.anomalies["non-monotonic-read"], 1, "seed {seed}");
+        assert_eq!(check(Axioms::Causal).valid, Validity::Invalid);
+        assert_eq!(check(Axioms::MonotonicWrites).valid, Validity::Valid);
     }
 }
 
@@ -479,7 +479,7 @@ fn elements(value: &Value) -> BTreeSet<i64> {
     }
 }
 
-/// Reads of one set that no order of its additions explains, and those that only real time contradicts.
+/// Counts reads of one set that no order of its additions explains, and reads that only real time contradicts.
 fn set_contradictions(spans: &[Span<'_>]) -> (usize, usize) {
     let adds = spans.iter().filter(|span| span.f == "add");
     let adds: BTreeMap<i64, &Span<'_>> = adds
@@ -840,8 +840,8 @@ fn families_are_written_for_other_checkers_too() {
         "-o",
         "-",
     ];
-    let told = stderr(&run(254, &lists));
-    assert!(told.contains("no place in this format"), "{told}");
+    let output = stderr(&run(254, &lists));
+    assert!(output.contains("no place in this format"), "{output}");
 }
 
 #[test]

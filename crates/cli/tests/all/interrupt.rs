@@ -1,4 +1,4 @@
-//! Tests that end early: by Ctrl-C, by a kill, because nobody answers.
+//! Tests that end early: by Ctrl-C, by a kill, or because no node answers.
 
 use super::{Scratch, command, json, run, stderr, stdout};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -355,7 +355,7 @@ fn ctrl_c_twice_waits_for_nobody() {
     let scratch = Scratch::new("interrupt-twice");
     let words = ["--time", "600", "--faults", "none", "--timeout", "600"];
     let mut test = Test::begin(&scratch.path("run"), &words);
-    // From now on nobody answers: without the second request it would wait for half an hour.
+    // From now on no node answers: without the second request it would wait for half an hour.
     test.freeze();
     test.signal(Signal::INT);
     test.says("once more");

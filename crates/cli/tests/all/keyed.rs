@@ -1,4 +1,4 @@
-//! Histories of independent keys, written by other tools: judged key by key.
+//! Histories of independent keys, written by other tools: checked key by key.
 
 use super::{Scratch, json, run, stderr, stdout};
 use serde_json::Value as Json;
@@ -75,7 +75,7 @@ const CASES: [Case; 7] = [
 ];
 
 impl Case {
-    /// The history in EDN; key 2 is broken if asked for.
+    /// The history in EDN, with key 2 broken or not.
     fn edn(&self, is_broken: bool) -> String {
         let mut text = String::new();
         for key in 1..=3 {
@@ -111,7 +111,7 @@ impl Case {
     }
 }
 
-fn judge(status: i32, words: &[&str]) -> Json {
+fn check(status: i32, words: &[&str]) -> Json {
     json(&run(status, &[&["check", "--json"], words].concat()))
 }
 
@@ -126,7 +126,7 @@ fn details<'a>(document: &'a Json, checker: &str) -> &'a Json {
 }
 
 #[test]
-fn each_key_is_judged_on_its_own() {
+fn each_key_is_checked_alone() {
     let scratch = Scratch::new("keyed");
     for case in &CASES {
         let checker = case.checker;
@@ -136,13 +136,13 @@ fn each_key_is_judged_on_its_own() {
         ] {
             let path = scratch.path(&format!("{checker}-sound.{ending}"));
             fs::write(&path, sound).unwrap();
-            let document = judge(0, &["--checker", checker, &path]);
+            let document = check(0, &["--checker", checker, &path]);
             let found = details(&document, checker);
             assert_eq!(found["keys"], 3, "{checker} {ending}: {document:#}");
             assert_eq!(found["keys_invalid"], 0, "{checker}");
             let path = scratch.path(&format!("{checker}-broken.{ending}"));
             fs::write(&path, broken).unwrap();
-            let document = judge(1, &["--checker", checker, &path]);
+            let document = check(1, &["--checker", checker, &path]);
             assert_eq!(document["anomalies"][case.anomaly], 1, "{document:#}");
             let found = details(&document, checker);
             assert_eq!(found["keys"], 3, "{checker}");
@@ -157,23 +157,23 @@ fn each_key_is_judged_on_its_own() {
 #[test]
 fn lists_are_no_keys_unless_all_are_or_somebody_says_so() {
     let scratch = Scratch::new("not-keyed");
-    // Elements that are pairs, in a set without keys: its reads are invoked without any value.
+    // Elements that are pairs, in a set without keys: its reads are invoked without a value.
     let plain = "{:process 0 :type :invoke :f :add :value [1 nil]}\n\
                  {:process 0 :type :ok :f :add :value [1 nil]}\n\
                  {:process 0 :type :invoke :f :read :value nil}\n\
                  {:process 0 :type :ok :f :read :value [[1 nil]]}\n";
     let path = scratch.path("plain.edn");
     fs::write(&path, plain).unwrap();
-    let document = judge(0, &["--checker", "set", &path]);
+    let document = check(0, &["--checker", "set", &path]);
     assert_eq!(details(&document, "set")["keys"], 0, "{document:#}");
-    // Told so, the element that was added is of key 1, and what is read without a key nobody added.
-    let document = judge(1, &["--checker", "set", "--keyed", &path]);
+    // With --keyed the added element belongs to key 1, and elements read without a key were never added.
+    let document = check(1, &["--checker", "set", "--keyed", &path]);
     assert_eq!(details(&document, "set")["keys"], 1, "{document:#}");
-    // Without a checker the operations tell which one it is.
+    // Without --checker it is inferred from the operations.
     let case = &CASES[2];
     let path = scratch.path("guessed.edn");
     fs::write(&path, case.edn(true)).unwrap();
-    let document = judge(1, &[&path]);
+    let document = check(1, &[&path]);
     assert_eq!(
         details(&document, "counter")["keys_invalid"],
         1,
@@ -206,10 +206,10 @@ fn checking_stops_at_the_first_broken_key_when_only_the_verdict_is_asked_for() {
     let scratch = Scratch::new("first-key");
     let path = scratch.path("broken.edn");
     fs::write(&path, registers(&[2, 3])).unwrap();
-    let told = stdout(&run(1, &["check", &path]));
+    let output = stdout(&run(1, &["check", &path]));
     let stopped = "checking stopped at the first key that is not linearizable: 2 of 3 keys checked";
-    assert!(told.contains(stopped), "{told}");
-    let document = judge(1, &[&path]);
+    assert!(output.contains(stopped), "{output}");
+    let document = check(1, &[&path]);
     let found = details(&document, "cas-register");
     assert_eq!(
         (
@@ -219,27 +219,27 @@ fn checking_stops_at_the_first_broken_key_when_only_the_verdict_is_asked_for() {
         ),
         (&3.into(), &2.into(), &1.into())
     );
-    // All keys are checked when more than the verdict is asked for.
+    // All keys are checked when more than the verdict is requested.
     let (page, folder) = (scratch.path("page.html"), scratch.path("findings"));
     for more in [
         &["--all-keys"][..],
         &["--report", &page],
         &["--findings", &folder],
     ] {
-        let told = stdout(&run(1, &[&["check", &path], more].concat()));
-        assert!(!told.contains("stopped"), "{more:?} {told}");
-        assert!(told.contains("2 × nonlinearizable"), "{more:?} {told}");
+        let output = stdout(&run(1, &[&["check", &path], more].concat()));
+        assert!(!output.contains("stopped"), "{more:?} {output}");
+        assert!(output.contains("2 × nonlinearizable"), "{more:?} {output}");
     }
-    let document = judge(1, &["--all-keys", &path]);
+    let document = check(1, &["--all-keys", &path]);
     let found = details(&document, "cas-register");
     assert_eq!(
         (&found["keys_checked"], &found["keys_invalid"]),
         (&3.into(), &2.into())
     );
-    // The last key is not one too many.
+    // The last key does not exceed the limit.
     fs::write(&path, registers(&[3])).unwrap();
-    let told = stdout(&run(1, &["check", &path]));
-    assert!(!told.contains("stopped"), "{told}");
+    let output = stdout(&run(1, &["check", &path]));
+    assert!(!output.contains("stopped"), "{output}");
 }
 
 #[test]

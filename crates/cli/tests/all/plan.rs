@@ -278,7 +278,7 @@ fn a_plan_is_shown_without_a_system() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn errors_name_their_position() {
     let scratch = Scratch::new("plan-errors");
     let file = scratch.path("plan.toml");
     let wrong = |text: &str, parts: &[&str]| {
@@ -388,10 +388,10 @@ fn plans_and_options_that_do_not_go_together_are_clear_errors() {
         &["plan", "show", &file, "--threads", "3"],
         &["reserve needs 5 threads"],
     );
-    let told = stderr(&run(254, &["plan", "check", "-"]));
+    let output = stderr(&run(254, &["plan", "check", "-"]));
     assert!(
-        told.contains("standard input:1:1: the node has no kind"),
-        "{told}"
+        output.contains("standard input:1:1: the node has no kind"),
+        "{output}"
     );
 }
 

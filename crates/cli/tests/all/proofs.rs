@@ -4,7 +4,7 @@ use super::{Scratch, json, run, stderr, stdout};
 use serde_json::Value as Json;
 use std::path::Path;
 
-/// Two writes of one key, and a reader that saw them in the wrong order of time.
+/// Two writes of one key, and a reader that observed them in the reverse of real time.
 const STALE: &str = r"{:process 0 :type :invoke :f :txn :value [[:w x 1]]}
 {:process 0 :type :ok :f :txn :value [[:w x 1]]}
 {:process 0 :type :invoke :f :txn :value [[:w x 2]]}
@@ -35,8 +35,8 @@ fn findings_of_registers_say_why_versions_are_in_order() {
         &edn,
     ];
     run(1, &[&words[..], &model].concat());
-    let told = stdout(&run(0, &["check", "--verify", &proof, &edn]));
-    assert!(told.contains("holds: not strict-serializable"), "{told}");
+    let shown = stdout(&run(0, &["check", "--verify", &proof, &edn]));
+    assert!(shown.contains("holds: not strict-serializable"), "{shown}");
     let text = std::fs::read_to_string(&proof).unwrap();
     let mut document: Json = serde_json::from_str(&text).unwrap();
     assert_eq!(
@@ -45,9 +45,12 @@ fn findings_of_registers_say_why_versions_are_in_order() {
     );
     document["assumptions"] = Json::Array(Vec::new());
     std::fs::write(&proof, document.to_string()).unwrap();
-    let told = stdout(&run(1, &["check", "--verify", &proof, &edn]));
-    assert!(told.contains("takes sequential-keys for granted"), "{told}");
-    // Without the assumption it takes an order of versions that nobody wrote down to know; the order tells.
+    let shown = stdout(&run(1, &["check", "--verify", &proof, &edn]));
+    assert!(
+        shown.contains("takes sequential-keys for granted"),
+        "{shown}"
+    );
+    // Without the assumption, only an exported order decides the version order.
     let words = [
         "check",
         "--checker",
@@ -56,9 +59,9 @@ fn findings_of_registers_say_why_versions_are_in_order() {
         "serializable",
     ];
     run(0, &[&words[..], &["--certificate", &proof, &edn]].concat());
-    let told = stdout(&run(0, &["check", "--verify", &proof, &edn]));
-    assert!(told.contains("4 transactions in order"), "{told}");
-    // Nothing is inferred, and yet there is no order in real time.
+    let shown = stdout(&run(0, &["check", "--verify", &proof, &edn]));
+    assert!(shown.contains("4 transactions in order"), "{shown}");
+    // Nothing is inferred, but no order respects real time.
     let words = [
         "check",
         "--checker",
@@ -67,21 +70,24 @@ fn findings_of_registers_say_why_versions_are_in_order() {
         &proof,
         &edn,
     ];
-    let told = stdout(&run(1, &words));
-    assert!(told.contains("These transactions, of which none"), "{told}");
-    let told = stdout(&run(0, &["check", "--verify", &proof, &edn]));
-    assert!(told.contains("3 transactions without an order"), "{told}");
+    let shown = stdout(&run(1, &words));
+    assert!(
+        shown.contains("These transactions, of which none"),
+        "{shown}"
+    );
+    let shown = stdout(&run(0, &["check", "--verify", &proof, &edn]));
+    assert!(shown.contains("3 transactions without an order"), "{shown}");
     let words = ["check", "--checker", "rw-register", "--model", "PL-2.99"];
     run(0, &[&words[..], &["--certificate", &proof, &edn]].concat());
-    let told = stdout(&run(0, &["check", "--verify", &proof, &edn]));
-    assert!(told.contains("holds: repeatable-read"), "{told}");
+    let shown = stdout(&run(0, &["check", "--verify", &proof, &edn]));
+    assert!(shown.contains("holds: repeatable-read"), "{shown}");
 }
 
 #[test]
 fn a_history_without_anomalies_is_valid_only_with_a_proof() {
     let scratch = Scratch::new("proofs-undecided");
     let (edn, proof) = (scratch.path("torn.edn"), scratch.path("proof.json"));
-    // A part of a transaction is seen: monotonic view allows that, and nothing decides it.
+    // A transaction is observed in part: monotonic view allows that, and no method decides it.
     let op = |process, kind, mops| {
         format!("{{:process {process} :type :{kind} :f :txn :value {mops}}}\n")
     };
@@ -93,13 +99,13 @@ fn a_history_without_anomalies_is_valid_only_with_a_proof() {
     ];
     std::fs::write(&edn, text.concat()).unwrap();
     let check = ["check", "--model", "monotonic-view", &edn];
-    let told = stdout(&run(2, &check));
+    let output = stdout(&run(2, &check));
     let line = "? monotonic-view: no anomaly found; not decided: ";
-    assert!(told.contains(line), "{told}");
+    assert!(output.contains(line), "{output}");
     let accepting = [&check[..], &["--accept-undecided"]].concat();
-    let told = stdout(&run(0, &accepting));
+    let output = stdout(&run(0, &accepting));
     let line = "✓ no anomaly found (monotonic-view not proven; not decided: ";
-    assert!(told.contains(line), "{told}");
+    assert!(output.contains(line), "{output}");
     let document: Json =
         serde_json::from_slice(&run(2, &[&check[..], &["--json"]].concat()).stdout).unwrap();
     assert_eq!(document["proof"], Json::Null);
@@ -109,15 +115,15 @@ fn a_history_without_anomalies_is_valid_only_with_a_proof() {
         "{document:#}"
     );
     assert_eq!(document["valid"], "unknown");
-    let told = stderr(&run(
+    let output = stderr(&run(
         254,
         &[&check[..], &["--certificate", &proof]].concat(),
     ));
     assert!(
-        told.contains("nothing is proven: no anomaly found"),
-        "{told}"
+        output.contains("nothing is proven: no anomaly found"),
+        "{output}"
     );
-    // What is proven needs no acceptance.
+    // A proven verdict needs no acceptance.
     let committed = ["check", "--json", "--model", "read-committed", &edn];
     let document: Json = serde_json::from_slice(&run(0, &committed).stdout).unwrap();
     assert_eq!(document["proof"], "commit order");
@@ -145,17 +151,17 @@ fn real_time_proves_nothing_where_there_is_none() {
     let text = std::fs::read_to_string(&proof).unwrap();
     let text = text.replace("strong-session-serializable", "strict-serializable");
     std::fs::write(&proof, text).unwrap();
-    let told = stderr(&run(
+    let output = stderr(&run(
         254,
         &["check", "--format", "plume", "--verify", &proof, &plume],
     ));
     assert!(
-        told.contains(&proof) && told.contains("rests on real time"),
-        "{told}"
+        output.contains(&proof) && output.contains("rests on real time"),
+        "{output}"
     );
 }
 
-/// Lists and registers, keys as numbers and as words, values of each kind.
+/// Lists and registers, keys as numbers and as text, values of each kind.
 const HISTORIES: [&str; 2] = [
     r"{:process 0 :type :invoke :f :txn :value [[:append :x 1] [:r 7 nil]]}
 {:process 1 :type :invoke :f :txn :value [[:append 7 -3]]}
@@ -201,7 +207,7 @@ fn a_certificate_is_of_one_history_in_whatever_format() {
         fingerprints.dedup();
         assert_eq!(fingerprints.len(), 1, "{fingerprints:?}");
     }
-    // Of the other history, and of this one with another outcome, it proves nothing.
+    // It proves nothing about the other history, nor about this one with another outcome.
     let changed = scratch.path("changed.edn");
     std::fs::write(
         &changed,
@@ -211,12 +217,12 @@ fn a_certificate_is_of_one_history_in_whatever_format() {
     for (number, proof) in &proofs {
         let other = scratch.path(&format!("{}-a.edn", 1 - number));
         for file in [&other, &changed] {
-            let told = stdout(&run(1, &["check", "--verify", proof, file]));
+            let output = stdout(&run(1, &["check", "--verify", proof, file]));
             assert!(
-                told.contains("does not hold: it is about another history ("),
-                "{told}"
+                output.contains("does not hold: it is about another history ("),
+                "{output}"
             );
-            assert!(told.contains("; this one has "), "{told}");
+            assert!(output.contains("; this one has "), "{output}");
         }
         let document = json(&run(1, &["check", "--json", "--verify", proof, &other]));
         assert_eq!(document["holds"], false);
@@ -229,11 +235,11 @@ fn accepting_open_questions_proves_nothing() {
     let (edn, proof) = (scratch.path("a.edn"), scratch.path("proof.json"));
     std::fs::write(&edn, HISTORIES[0]).unwrap();
     for option in ["--certificate", "--verify"] {
-        let told = stderr(&run(
+        let output = stderr(&run(
             254,
             &["check", "--accept-undecided", option, &proof, &edn],
         ));
-        assert!(told.contains("cannot be used with"), "{told}");
+        assert!(output.contains("cannot be used with"), "{output}");
     }
 }
 
@@ -253,11 +259,11 @@ fn runs_prove_their_verdicts() {
     assert!(page.contains("Proven: certificate.json holds"));
 }
 
-/// The certificate beside the results holds, and they say so.
+/// The certificate beside the results holds, and the results record that.
 fn check_proof(results: &Json, folder: &str, status: &str) {
-    let told = &results["checkers"]["list-append"]["details"]["certificate"];
+    let output = &results["checkers"]["list-append"]["details"]["certificate"];
     let held = serde_json::json!({"file": "certificate.json", "holds": true});
-    assert_eq!(told, &held, "{status} {results:#}");
+    assert_eq!(output, &held, "{status} {results:#}");
     let file = |name: &str| Path::new(folder).join(name).display().to_string();
     let (proof, history) = (file("certificate.json"), file("history.sea"));
     run(0, &["check", "--verify", &proof, &history]);
@@ -269,18 +275,18 @@ fn a_certificate_is_announced_after_the_verdict_and_once_it_is_written() {
     let (edn, proof) = (scratch.path("stale.edn"), scratch.path("proof.json"));
     std::fs::write(&edn, STALE).unwrap();
     let check = ["check", "--checker", "rw-register", &edn];
-    let told = stdout(&run(1, &[&check[..], &["--certificate", &proof]].concat()));
+    let output = stdout(&run(1, &[&check[..], &["--certificate", &proof]].concat()));
     let verdict = "✗ not strict-serializable: 1 G-single-realtime";
-    assert!(told.contains(verdict), "{told}");
+    assert!(output.contains(verdict), "{output}");
     let written = format!("{proof}: certificate written, it holds");
-    assert_eq!(told.lines().last(), Some(written.as_str()));
-    // Where it cannot be written, the verdict stands all the same.
+    assert_eq!(output.lines().last(), Some(written.as_str()));
+    // If it cannot be written, the verdict is unchanged.
     let nowhere = scratch.path("no/such/folder/proof.json");
     let output = run(254, &[&check[..], &["--certificate", &nowhere]].concat());
-    let told = stdout(&output);
+    let screen = stdout(&output);
     assert!(
-        told.contains(verdict) && !told.contains("written"),
-        "{told}"
+        screen.contains(verdict) && !screen.contains("written"),
+        "{screen}"
     );
     let error = format!("seatrial: {nowhere} cannot be written");
     assert!(stderr(&output).starts_with(&error), "{}", stderr(&output));

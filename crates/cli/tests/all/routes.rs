@@ -261,8 +261,8 @@ fn r6_a_history_without_its_end_is_never_valid() {
         vec!["--salvage", &open],
         vec!["--follow", &open],
     ] {
-        let told = stdout(&run(2, &[&["check"], &words[..]].concat()));
-        assert!(told.contains("never sealed"), "{words:?}: {told}");
+        let shown = stdout(&run(2, &[&["check"], &words[..]].concat()));
+        assert!(shown.contains("never sealed"), "{words:?}: {shown}");
     }
     let proof = scratch.path("proof.json");
     run(254, &["check", "--certificate", &proof, &open]);
@@ -471,8 +471,8 @@ fn r15_counts_are_those_of_the_history_whatever_the_verdict() {
     fs::write(&file, nothing).unwrap();
     for options in [vec![], vec!["--checker", "list-append"]] {
         let words = [&["check"], &options[..], &[file.as_str()]].concat();
-        let told = stdout(&run(2, &words));
-        assert!(told.contains("no operation completed ok"), "{told}");
+        let shown = stdout(&run(2, &words));
+        assert!(shown.contains("no operation completed ok"), "{shown}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Damaged, growing and judged-again test files at the command line.
+//! Damaged and growing test files, and repeated checks, at the command line.
 
 use super::{Scratch, error, json, run, stderr, stdout};
 use seatrial_history::{HistoryWriter, Mop, Observed, Op, OpType, Process, TestFile, Value};
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 /// Transactions that append to one list and read it, one after another; `fails` is the one whose append is aborted,
-/// though everybody sees it.
+/// although it is observed.
 pub(super) fn ops(count: u64, fails: Option<u64>) -> Vec<Op> {
     let mut ops = Vec::new();
     for number in 0..count {
@@ -92,7 +92,7 @@ fn a_damaged_file_is_refused_and_what_is_left_is_judged_with_care() {
     error(&["check", &file], &said);
     error(&["check", "--checker", "stats,g1", &file], &said);
     error(&["show", &file], &said);
-    // Nothing there is wrong, but nobody knows what is missing.
+    // The intact part is valid, but the missing part is unknown.
     let output = run(2, &["check", "--salvage", "--json", &file]);
     let results = json(&output);
     assert_eq!(results["valid"], "unknown", "{results:#}");
@@ -140,12 +140,12 @@ fn an_anomaly_among_what_is_left_is_certain() {
         results["anomalies"]["garbage-read"],
         serde_json::Value::Null
     );
-    // The aborted append itself is missing: nobody knows.
+    // The aborted append itself is missing: the verdict is unknown.
     let file = scratch.path("lost.sea");
     write(&file, &ops(50, Some(16))).seal().unwrap();
     damage(&file, 3);
     run(2, &["check", "--salvage", &file]);
-    // A copy says what it lacks, and is judged alike.
+    // A copy records its gaps, and has the same verdict.
     let copy = scratch.path("copy.sea");
     seatrial_history::salvage_to(Path::new(&file), Path::new(&copy)).unwrap();
     let text = stdout(&run(2, &["check", &copy]));

@@ -13,7 +13,7 @@ fn direct_anomalies_are_found_without_the_whole_history() {
          {:process 1 :type :ok :f :txn :value [[:r :x [1]]]}\n";
     fs::write(&text, history).unwrap();
     run(0, &["import", &text, "-o", &sea]);
-    // The whole history, and chunk by chunk: the same answer.
+    // As a whole and chunk by chunk: the same verdict.
     for file in [&text, &sea] {
         let answer = stdout(&run(1, &["check", "--checker", "g1", file]));
         assert!(answer.contains("✗ not valid: 1 G1a"), "{answer}");
@@ -24,15 +24,15 @@ fn direct_anomalies_are_found_without_the_whole_history() {
     assert_eq!(document["anomalies"]["G1a"], 1);
     assert_eq!(document["counts"]["fail"], 1);
     assert_eq!(document["checkers"]["stats"]["details"]["ok"], 1);
-    let told = stderr(&run(1, &["check", "--checker", "g1", "-v", "-q", &sea]));
-    assert!(told.contains("s of processor time"), "{told}");
+    let output = stderr(&run(1, &["check", "--checker", "g1", "-v", "-q", &sea]));
+    assert!(output.contains("s of processor time"), "{output}");
 }
 
 #[test]
-fn registers_are_judged_with_what_is_known_of_their_keys() {
+fn registers_are_checked_with_assumptions_about_their_keys() {
     let scratch = Scratch::new("stream-registers");
     let (text, sea) = (scratch.path("blind.edn"), scratch.path("blind.sea"));
-    // Which of two blind writes came last tells a later read; x and y disagree.
+    // A later read shows which of two blind writes came last; x and y disagree.
     let op = |process, kind, mops| {
         format!("{{:process {process} :type :{kind} :f :txn :value {mops}}}\n")
     };
@@ -47,7 +47,7 @@ fn registers_are_judged_with_what_is_known_of_their_keys() {
     run(0, &["import", &text, "-o", &sea]);
     let infer = ["check", "--checker", "rw-register", "--infer"];
     for file in [&text, &sea] {
-        // Nothing is inferred of blind writes, but no order of these explains the reads.
+        // No order is inferred from blind writes, but no order of them explains the reads.
         let decided = stdout(&run(1, &["check", "--checker", "rw-register", file]));
         assert!(decided.contains("1 G-single"), "{decided}");
         let answer = stdout(&run(
@@ -61,27 +61,27 @@ fn registers_are_judged_with_what_is_known_of_their_keys() {
         let committed = ["--model", "read-committed", file];
         let words = [&infer[..], &["sequential-keys,wfr-keys"], &committed].concat();
         assert!(stdout(&run(0, &words)).contains("✓ read-committed (commit order)"));
-        let told = stderr(&run(254, &[&infer[..], &["keys", file]].concat()));
+        let output = stderr(&run(254, &[&infer[..], &["keys", file]].concat()));
         assert!(
-            told.contains("unknown assumption for --infer `keys`"),
-            "{told}"
+            output.contains("unknown assumption for --infer `keys`"),
+            "{output}"
         );
         let words = ["check", "--checker", "g1", "--infer", "wfr-keys", file];
-        let told = stderr(&run(254, &words));
+        let output = stderr(&run(254, &words));
         assert!(
-            told.contains("--infer has no effect on g1: it is for rw-register"),
-            "{told}"
+            output.contains("--infer has no effect on g1: it is for rw-register"),
+            "{output}"
         );
     }
-    // The log says that the second came first; the reads say that it wrote x last.
+    // In the log the second came first; by the reads it wrote x last.
     let order = scratch.path("order.json");
     fs::write(&order, r#"{"3": 0, "2": 1, "5": 2}"#).unwrap();
     let words = ["check", "--transaction-order", &order, "--json", &sea];
     let document: serde_json::Value = serde_json::from_str(&stdout(&run(1, &words))).unwrap();
     assert_eq!(document["anomalies"]["cyclic-versions-order"], 1);
     fs::write(&order, "[1, 2]").unwrap();
-    let told = stderr(&run(254, &words));
-    assert!(told.contains("no object of numbers"), "{told}");
+    let output = stderr(&run(254, &words));
+    assert!(output.contains("no object of numbers"), "{output}");
 }
 
 #[test]
@@ -96,12 +96,15 @@ fn a_damaged_chunk_is_named() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&sea, bytes).unwrap();
-    let told = stderr(&run(254, &["check", "--checker", "stats,g1", &sea]));
-    assert!(told.contains(&sea) && told.contains("chunk 1"), "{told}");
-    let told = stderr(&run(254, &["check", "--checker", "stats,nonsense", &sea]));
+    let output = stderr(&run(254, &["check", "--checker", "stats,g1", &sea]));
     assert!(
-        told.contains("chunk 1") || told.contains("unknown checker"),
-        "{told}"
+        output.contains(&sea) && output.contains("chunk 1"),
+        "{output}"
+    );
+    let output = stderr(&run(254, &["check", "--checker", "stats,nonsense", &sea]));
+    assert!(
+        output.contains("chunk 1") || output.contains("unknown checker"),
+        "{output}"
     );
 }
 
@@ -115,7 +118,7 @@ fn a_part_of_a_large_file_is_shown() {
     );
     let all = stdout(&run(0, &["show", "--edn", &sea]));
     assert_eq!(all.lines().count(), 40_000);
-    // Across the border of two chunks, from the end, and behind it.
+    // Across the border of two chunks, from the end, and past it.
     for (from, count) in [(16_383, 3), (39_999, 3), (40_000, 3), (5, 0)] {
         let (from_text, count_text) = (from.to_string(), count.to_string());
         let words = [
@@ -141,7 +144,7 @@ fn a_proof_of_a_verdict_is_replayed() {
     run(0, &[&generate[..], &[&sea]].concat());
     let isolation = ["--isolation", "snapshot-isolation"];
     run(0, &[&generate[..], &[&skewed], &isolation].concat());
-    for (file, model, status, told) in [
+    for (file, model, status, expected) in [
         (&sea, "strict-serializable", 0, "transactions in order"),
         (
             &skewed,
@@ -157,20 +160,20 @@ fn a_proof_of_a_verdict_is_replayed() {
         run(status, &words);
         let answer = stdout(&run(0, &["check", "--verify", &proof, file]));
         assert!(
-            answer.contains("holds: ") && answer.contains(told),
+            answer.contains("holds: ") && answer.contains(expected),
             "{answer}"
         );
-        // It is of this history, not of another.
+        // It is about this history only.
         let other = if file == &sea { &skewed } else { &sea };
         let answer = stdout(&run(1, &["check", "--verify", &proof, other]));
         assert!(answer.contains("does not hold: "), "{answer}");
     }
-    let told = stderr(&run(254, &["check", "--verify", &sea, &sea]));
-    assert!(told.contains(&sea), "{told}");
+    let output = stderr(&run(254, &["check", "--verify", &sea, &sea]));
+    assert!(output.contains(&sea), "{output}");
 }
 
 #[test]
-fn a_large_history_of_lists_is_judged_chunk_by_chunk() {
+fn a_large_history_of_lists_is_checked_chunk_by_chunk() {
     let scratch = Scratch::new("stream-large");
     let sea = scratch.path("a.sea");
     let words = [

@@ -1,4 +1,4 @@
-//! Valid histories cut after every operation: no checker accuses what the missing end may explain.
+//! Valid histories truncated after every operation: no checker reports an anomaly that the missing end may explain.
 
 use super::{Scratch, run};
 use seatrial_check::for_workload;
@@ -6,9 +6,9 @@ use seatrial_checker::{MissingPart, Validity, Verdict};
 use seatrial_history::{History, Op, TestFile};
 use std::path::Path;
 
-/// What `generate` writes; the data types that it does not know are cut in the tests of their checkers.
+/// The workloads of `generate`; other data types are truncated in the tests of their checkers.
 const WORKLOADS: [&str; 5] = ["list-append", "rw-register", "register", "set", "queue"];
-/// Operations of each history, about.
+/// Approximate number of operations of each history.
 const OPERATIONS: &str = "160";
 
 #[test]
@@ -29,21 +29,21 @@ fn a_valid_history_has_no_invalid_beginning() {
             let file = TestFile::open(Path::new(&path)).unwrap();
             let history = file.history().unwrap();
             let checkers = for_workload(workload, None).unwrap();
-            let judged = |ops: Vec<Op>| -> Vec<Verdict> {
+            let check = |ops: Vec<Op>| -> Vec<Verdict> {
                 let history = History::from_ops(ops);
                 checkers.iter().map(|one| one.check(&history)).collect()
             };
-            let whole = Validity::of(&judged(history.ops().to_vec()));
+            let whole = Validity::of(&check(history.ops().to_vec()));
             assert_ne!(whole, Validity::Invalid, "{workload} {seed}");
             for end in 0..history.len() {
-                let mut verdicts = judged(history.ops()[..end].to_vec());
+                let mut verdicts = check(history.ops()[..end].to_vec());
                 let valid = MissingPart::end("cut").apply(&mut verdicts);
-                let told = || verdicts.iter().flat_map(|verdict| &verdict.findings);
+                let findings = || verdicts.iter().flat_map(|verdict| &verdict.findings);
                 assert_ne!(
                     valid,
                     Validity::Invalid,
                     "{workload}, seed {seed}, the first {end} operations: {:?}",
-                    told().collect::<Vec<_>>()
+                    findings().collect::<Vec<_>>()
                 );
             }
         }

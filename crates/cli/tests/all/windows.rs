@@ -1,4 +1,4 @@
-//! Transactions in constant memory or straight in columns: from test files and from texts.
+//! Transactions in windows or in columns: from test files and from texts.
 
 use crate::{Scratch, json, run};
 use serde_json::Value as Json;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 fn document(exit: i32, arguments: &[&str]) -> Json {
     let mut document = json(&run(exit, &[&["check", "--json"], arguments].concat()));
-    // A test file and EDN say that a test of ours wrote it, so its successes are counted; JSON lines do not.
+    // Test files and EDN have the attributes of a seatrial test, so successes are counted; JSON lines have none.
     if let Some(checkers) = document["checkers"].as_object_mut() {
         checkers.remove("stats");
     }
@@ -17,7 +17,7 @@ fn document(exit: i32, arguments: &[&str]) -> Json {
     document
 }
 
-/// What is in a folder and those within it, by the names of the files.
+/// Contents of all files in a folder and its folders, by name.
 fn contents(folder: &Path, under: &str, all: &mut BTreeMap<String, Vec<u8>>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -30,22 +30,22 @@ fn contents(folder: &Path, under: &str, all: &mut BTreeMap<String, Vec<u8>>) {
     }
 }
 
-/// Generates a history so, and judges it so: as a test file, as JSON lines and as EDN.
-fn texts_are_judged_as_test_files_are(workload: &str, anomalies: &str, judged: &[&str]) {
-    let scratch = Scratch::new(&format!("windows-{}", judged[1]));
+/// Generates a history and checks it with `options`: as a test file, as JSON lines and as EDN.
+fn texts_are_checked_as_test_files_are(workload: &str, anomalies: &str, options: &[&str]) {
+    let scratch = Scratch::new(&format!("windows-{}", options[1]));
     let sea = scratch.path("a.sea");
     let generate = ["generate", workload, "--ops", "40000", "--seed", "3"];
     let generate = [&generate[..], &["--anomaly", anomalies, "-q", "-o", &sea]].concat();
     run(0, &generate);
-    let judge = |file: &str, found: &str| {
+    let check = |file: &str, found: &str| {
         let found = scratch.path(found);
-        let arguments = [judged, &["--findings", &found, file]].concat();
+        let arguments = [options, &["--findings", &found, file]].concat();
         let document = document(1, &arguments);
         let mut files = BTreeMap::new();
         contents(Path::new(&found), "", &mut files);
         (document, files)
     };
-    let expected = judge(&sea, "sea");
+    let expected = check(&sea, "sea");
     for anomaly in anomalies.split(',') {
         assert!(
             expected.0["anomalies"][anomaly].as_u64() > Some(0),
@@ -66,7 +66,7 @@ fn texts_are_judged_as_test_files_are(workload: &str, anomalies: &str, judged: &
     for name in ["a.jsonl", "a.edn"] {
         let text = scratch.path(name);
         run(0, &["export", &sea, "-o", &text]);
-        let found = judge(&text, name.trim_start_matches("a."));
+        let found = check(&text, name.trim_start_matches("a."));
         assert_eq!(found.0, expected.0, "{name}");
         assert!(found.1 == expected.1, "{name}: other files of findings");
         assert_eq!(certificate(&text), certificate(&sea), "{name}");
@@ -74,19 +74,19 @@ fn texts_are_judged_as_test_files_are(workload: &str, anomalies: &str, judged: &
 }
 
 #[test]
-fn lists_in_texts_are_judged_as_in_test_files() {
-    let judged = ["--checker", "list-append"];
-    texts_are_judged_as_test_files_are("list-append", "G-single,G1a", &judged);
+fn lists_in_texts_are_checked_as_in_test_files() {
+    let options = ["--checker", "list-append"];
+    texts_are_checked_as_test_files_are("list-append", "G-single,G1a", &options);
 }
 
 #[test]
-fn registers_in_texts_are_judged_as_in_test_files() {
-    let judged = ["--checker", "rw-register", "--infer", "linearizable-keys"];
-    texts_are_judged_as_test_files_are("rw-register", "G-single,G1a", &judged);
+fn registers_in_texts_are_checked_as_in_test_files() {
+    let options = ["--checker", "rw-register", "--infer", "linearizable-keys"];
+    texts_are_checked_as_test_files_are("rw-register", "G-single,G1a", &options);
 }
 
 #[test]
 fn isolation_is_decided_of_texts_as_of_test_files() {
-    let judged = ["--checker", "isolation", "--model", "causal"];
-    texts_are_judged_as_test_files_are("rw-register", "G1a", &judged);
+    let options = ["--checker", "isolation", "--model", "causal"];
+    texts_are_checked_as_test_files_are("rw-register", "G1a", &options);
 }

@@ -1,5 +1,5 @@
-//! Every workload, in the simulator and with real processes: what is sound is valid, what is planted is found, and at the
-//! very end clients look at all there is.
+//! Every workload, in the simulator and with real processes: correct runs are valid, planted bugs are found, and final
+//! operations read everything.
 
 use super::{Scratch, error, json, run, stdout};
 use std::fs;
@@ -82,7 +82,7 @@ fn real_tests_serve_locks_logs_and_tables() {
     );
 }
 
-/// Runs these workloads for real; in the end comes what is told with each.
+/// Runs these workloads with real processes; the output of each ends with the given text.
 fn serve(scratch: &Scratch, workloads: &[(&str, &str)]) {
     for (workload, f) in workloads.iter().copied() {
         let out = scratch.path(workload);
@@ -206,7 +206,7 @@ fn the_commands_of_the_guide_work() {
     assert_eq!(count, 5);
 }
 
-/// A kill ends what all clients of a connection have under way, and each goes on as a new process.
+/// A kill ends the operations in flight of all clients of a connection, and each continues as a new process.
 #[test]
 fn clients_that_share_connections_are_killed_paused_and_served() {
     let scratch = Scratch::new("shared");

@@ -15,10 +15,10 @@ use std::time::Duration;
 
 /// Nodes of the system.
 const COUNT: u32 = 5;
-/// How often a node tells all others what it knows.
+/// Interval at which a node sends its view to all others.
 const GOSSIP: Duration = Duration::from_millis(20);
 
-/// Knows who belongs to the system, as of some version, and tells everybody. The highest version wins.
+/// A node with a view of the members of the system, as of a version, which it sends to all. The highest version wins.
 struct Member {
     id: NodeId,
     version: u8,

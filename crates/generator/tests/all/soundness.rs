@@ -1,5 +1,5 @@
-//! Random trees of all combinators, six deep, against their slow twins: the same answers whoever asks when, in whatever
-//! order operations end; and what else must hold for every generator.
+//! Random trees of all combinators, six deep, compared with their naive twins: equal answers for all threads, times and orders
+//! of completions; and the other laws of generators.
 
 use crate::twin::{Gen, Link, Rule, Sight, added, refused, saw};
 use seatrial_generator::{
@@ -18,7 +18,7 @@ fn ns(nanoseconds: i64) -> Duration {
     Duration::from_nanos(nanoseconds as u64)
 }
 
-/// The fast generator that begins as this twin does.
+/// The fast generator that is equal to this twin.
 pub(crate) fn build(gen_: &Gen) -> Box<dyn Generator> {
     let all = |parts: &[Option<Link>]| -> Vec<Box<dyn Generator>> {
         parts.iter().flatten().map(|part| build(part)).collect()
@@ -458,7 +458,7 @@ fn name(gen_: &Gen) -> &'static str {
     }
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Clone, Copy, PartialEq)]
 enum Step {
     More,
@@ -512,12 +512,12 @@ impl Pair {
         Time::from_nanoseconds(self.sight.time as u64)
     }
 
-    fn tell(&mut self, event: &Op) {
+    fn update(&mut self, event: &Op) {
         self.fast.update(&self.threads.context(self.now()), event);
-        self.twin = self.twin.tell(&self.sight, event);
+        self.twin = self.twin.update(&self.sight, event);
     }
 
-    /// Asks both, often; takes the operation if it is due, as a rule.
+    /// Asks both several times; mostly takes the operation if it is due.
     fn step(&mut self) -> Step {
         let context = self.threads.context(self.now());
         let next = self.fast.next(&context);
@@ -532,7 +532,7 @@ impl Pair {
             );
         }
         let asked = self.twin.ask(&self.sight);
-        // The twin does not validate: a process that is asked for by name may have crashed.
+        // The twin does not validate: a process requested by number may have crashed.
         let wrong = match &asked.next {
             Next::Op(op) => !self.sight.threads.values().any(|one| *one == op.process),
             other => matches!(other, Next::Failed(_)),
@@ -606,11 +606,11 @@ impl Pair {
             self.sight.word = self.rng.word();
             self.threads.draw(self.sight.word);
         }
-        self.tell(&op);
+        self.update(&op);
         self.open.push((thread, op));
     }
 
-    /// Something happened to this thread.
+    /// An event of this thread.
     fn change(&mut self, thread: Thread) {
         if thread.is_client() {
             self.sight.changes.0 += 1;
@@ -619,7 +619,7 @@ impl Pair {
         }
     }
 
-    /// Some open operation ends somehow.
+    /// A random completion of a random open operation.
     fn complete(&mut self) {
         if self.open.is_empty() {
             return;
@@ -636,7 +636,7 @@ impl Pair {
         self.threads.release(thread);
         self.sight.free.insert(thread);
         self.change(thread);
-        self.tell(&op);
+        self.update(&op);
         if kind == OpType::Info
             && let Process::Client(number) = op.process
         {

@@ -1,5 +1,5 @@
-//! The generators once more, in the simplest way that works: immutable values, sets instead of bits, every answer with
-//! the whole generator that is left. It is slow, and it is what the fast ones are compared with.
+//! Naive generators, for comparison with the fast ones: immutable values, sets instead of bits, each answer with the whole
+//! remaining generator.
 //!
 //! It follows the semantics of Jepsen's generators, and where those leave a choice to chance, the order in which the
 //! fast ones draw. It differs from Jepsen where the fast ones do so on purpose (see the guide to generators): an end is
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How late a stagger may be and still make up for it, in nanoseconds.
+/// Maximum delay of a stagger that later operations compensate, in nanoseconds.
 const BACKLOG_MAX: i64 = 1_000_000_000;
 
 /// A generator inside another.
@@ -29,7 +29,7 @@ pub(crate) type Link = Arc<Gen>;
 /// after which it was given.
 pub(crate) type Held = (Next, Link, i64, i64, u64);
 
-/// Which threads.
+/// A set of threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rule {
     Clients,
@@ -49,11 +49,11 @@ impl Rule {
     }
 }
 
-/// A generator as a value: what it was made of, and how far it is.
+/// A generator as a value: its parts and its state.
 #[derive(Clone, Debug)]
 pub(crate) enum Gen {
     Nothing,
-    /// An operation, perhaps by one process, not before a time.
+    /// An operation, optionally of one process, not before a time.
     One(Symbol, Value, Option<Process>, i64),
     Sequence(Vec<Link>),
     Any {
@@ -94,7 +94,7 @@ pub(crate) enum Gen {
         each: Link,
         current: Option<(i64, Link)>,
     },
-    /// A function that was called so often, may be so often, what it answers, and what it answered.
+    /// A function: number of calls, maximum number, its results, and the last result.
     Function(i64, i64, Link, Option<Link>),
     Cycle(u64, Link, Option<Link>),
     Cache(i64, Option<(i64, Op)>, Link),
@@ -107,7 +107,7 @@ pub(crate) enum Gen {
     Watched(Link),
 }
 
-/// What a generator sees.
+/// The context of a generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Sight {
     pub(crate) time: i64,
@@ -115,9 +115,9 @@ pub(crate) struct Sight {
     /// All threads and the processes that they run.
     pub(crate) threads: BTreeMap<Thread, Process>,
     pub(crate) free: BTreeSet<Thread>,
-    /// Decides which free thread is offered.
+    /// The random choice among free threads.
     pub(crate) word: u64,
-    /// How often anything about clients changed, and about the nemesis.
+    /// Numbers of changes of clients and of the nemesis.
     pub(crate) changes: (u64, u64),
 }
 
@@ -167,7 +167,7 @@ impl Asked {
         Asked::same(Next::Exhausted, Gen::Nothing)
     }
 
-    /// The same inside of something; `wrap` is told whether the operation is taken.
+    /// The same inside another generator; `wrap` receives whether the operation is taken.
     fn within(self, wrap: impl Fn(bool, Link) -> Gen) -> Asked {
         if matches!(self.next, Next::Exhausted) {
             return Asked::end();
@@ -236,7 +236,7 @@ fn moved(rng: &Rng) -> Rng {
     rng
 }
 
-/// What came of asking several.
+/// The result of asking several generators.
 enum Race {
     /// The answer, whose it is, and what they are if it is taken.
     Won(Next, usize, Link),
@@ -278,7 +278,7 @@ fn race(
 }
 
 impl Gen {
-    /// What would come next.
+    /// The next operation.
     pub(crate) fn ask(&self, sight: &Sight) -> Asked {
         match self.clone() {
             Gen::Nothing => Asked::end(),
@@ -475,14 +475,14 @@ impl Gen {
         }
     }
 
-    /// Tells of an event.
-    pub(crate) fn tell(&self, sight: &Sight, event: &Op) -> Gen {
-        let told = |inner: &Link| -> Link { inner.tell(sight, event).into() };
+    /// The generator after an event.
+    pub(crate) fn update(&self, sight: &Sight, event: &Op) -> Gen {
+        let after = |inner: &Link| -> Link { inner.update(sight, event).into() };
         let thread = sight.thread_of(event.process).unwrap();
         match self.clone() {
             Gen::Sequence(mut parts) => {
                 if let Some(first) = parts.first_mut() {
-                    *first = told(first);
+                    *first = after(first);
                 }
                 Gen::Sequence(parts)
             }
@@ -492,59 +492,59 @@ impl Gen {
                 shortest,
             } => Gen::Any {
                 rng,
-                parts: parts.iter().map(|part| part.as_ref().map(told)).collect(),
+                parts: parts.iter().map(|part| part.as_ref().map(after)).collect(),
                 shortest,
             },
-            Gen::Then(first, second) => Gen::Then(told(&first), second),
-            Gen::Limit(left, inner) => Gen::Limit(left, told(&inner)),
-            Gen::Repeat(left, inner) => Gen::Repeat(left, told(&inner)),
-            Gen::TimeLimit(length, end, inner) => Gen::TimeLimit(length, end, told(&inner)),
-            Gen::Stagger(rng, mean, due, inner) => Gen::Stagger(rng, mean, due, told(&inner)),
-            Gen::Delay(interval, due, inner) => Gen::Delay(interval, due, told(&inner)),
-            Gen::DelayTil(interval, inner) => Gen::DelayTil(interval, told(&inner)),
+            Gen::Then(first, second) => Gen::Then(after(&first), second),
+            Gen::Limit(left, inner) => Gen::Limit(left, after(&inner)),
+            Gen::Repeat(left, inner) => Gen::Repeat(left, after(&inner)),
+            Gen::TimeLimit(length, end, inner) => Gen::TimeLimit(length, end, after(&inner)),
+            Gen::Stagger(rng, mean, due, inner) => Gen::Stagger(rng, mean, due, after(&inner)),
+            Gen::Delay(interval, due, inner) => Gen::Delay(interval, due, after(&inner)),
+            Gen::DelayTil(interval, inner) => Gen::DelayTil(interval, after(&inner)),
             Gen::CycleTimes(begin, turns) => {
-                let turns = turns.iter().map(|(length, inner)| (*length, told(inner)));
+                let turns = turns.iter().map(|(length, inner)| (*length, after(inner)));
                 Gen::CycleTimes(begin, turns.collect())
             }
-            Gen::Synchronize(begun, inner) => Gen::Synchronize(begun, told(&inner)),
+            Gen::Synchronize(begun, inner) => Gen::Synchronize(begun, after(&inner)),
             Gen::UntilOk(mut open, inner) => {
                 let over = sight.free.contains(&thread) && open.remove(&thread) && event.is_ok();
                 if over {
                     Gen::Nothing
                 } else {
-                    Gen::UntilOk(open, told(&inner))
+                    Gen::UntilOk(open, after(&inner))
                 }
             }
-            Gen::Add(number, inner) => Gen::Add(number, told(&inner)),
-            Gen::Rename(inner) => Gen::Rename(told(&inner)),
-            Gen::Without(divisor, inner) => Gen::Without(divisor, told(&inner)),
+            Gen::Add(number, inner) => Gen::Add(number, after(&inner)),
+            Gen::Rename(inner) => Gen::Rename(after(&inner)),
+            Gen::Without(divisor, inner) => Gen::Without(divisor, after(&inner)),
             Gen::On(rule, inner, held) if rule.passes(thread) => {
                 let sight = sight.only(|thread| rule.passes(thread));
-                Gen::On(rule, inner.tell(&sight, event).into(), held)
+                Gen::On(rule, inner.update(&sight, event).into(), held)
             }
             Gen::ProcessLimit(limit, seen, inner) => {
                 let sight = first_threads(sight, limit);
-                Gen::ProcessLimit(limit, seen, inner.tell(&sight, event).into())
+                Gen::ProcessLimit(limit, seen, inner.update(&sight, event).into())
             }
             Gen::ConcurrencyLimit(limit, mut open, inner) => {
                 if sight.free.contains(&thread) {
                     open.remove(&thread);
                 }
-                Gen::ConcurrencyLimit(limit, open, told(&inner))
+                Gen::ConcurrencyLimit(limit, open, after(&inner))
             }
-            Gen::Cache(length, kept, inner) => Gen::Cache(length, kept, told(&inner)),
+            Gen::Cache(length, kept, inner) => Gen::Cache(length, kept, after(&inner)),
             Gen::OnOk(_) if event.is_ok() => Gen::OnOk(saw().into()),
-            Gen::OnOk(inner) => Gen::OnOk(told(&inner)),
-            Gen::Validate(inner) => Gen::Validate(told(&inner)),
-            Gen::Trace(inner) => Gen::Trace(told(&inner)),
-            Gen::Friendly(inner) => Gen::Friendly(told(&inner)),
-            Gen::Watched(inner) => Gen::Watched(told(&inner)),
-            many => many.tell_one(sight, event, thread),
+            Gen::OnOk(inner) => Gen::OnOk(after(&inner)),
+            Gen::Validate(inner) => Gen::Validate(after(&inner)),
+            Gen::Trace(inner) => Gen::Trace(after(&inner)),
+            Gen::Friendly(inner) => Gen::Friendly(after(&inner)),
+            Gen::Watched(inner) => Gen::Watched(after(&inner)),
+            many => many.update_one(sight, event, thread),
         }
     }
 
-    /// The same for those that tell the one whose thread or key it is.
-    fn tell_one(&self, sight: &Sight, event: &Op, thread: Thread) -> Gen {
+    /// The same for generators that update only the part of the event's thread or key.
+    fn update_one(&self, sight: &Sight, event: &Op, thread: Thread) -> Gen {
         let mut me = self.clone();
         match &mut me {
             Gen::Reserve(_, counts, parts) => {
@@ -554,7 +554,7 @@ impl Gen {
                 for (range, part) in ranges.iter().zip(parts) {
                     if range.contains(&thread) {
                         let sight = sight.only(|thread| range.contains(&thread));
-                        *part = part.as_ref().map(|part| part.tell(&sight, event).into());
+                        *part = part.as_ref().map(|part| part.update(&sight, event).into());
                     }
                 }
             }
@@ -563,7 +563,7 @@ impl Gen {
                 let fresh = || here.then(|| Arc::clone(each));
                 if let Some(inner) = slots.entry(thread).or_insert_with(fresh) {
                     let sight = sight.only(|other| other == thread);
-                    *inner = inner.tell(&sight, event).into();
+                    *inner = inner.update(&sight, event).into();
                 }
             }
             Gen::EachProcess(_, seats) => {
@@ -571,7 +571,7 @@ impl Gen {
                     && *process == event.process
                 {
                     let sight = sight.only(|other| other == thread);
-                    *inner = inner.tell(&sight, event).into();
+                    *inner = inner.update(&sight, event).into();
                 }
             }
             Gen::ConcurrentKeys { size, groups, .. } => {
@@ -582,7 +582,7 @@ impl Gen {
                         && let Some(event) = bare(event, *key)
                     {
                         let sight = sight.only(|thread| members.contains(&thread));
-                        *inner = inner.tell(&sight, &event).into();
+                        *inner = inner.update(&sight, &event).into();
                     }
                 }
             }
@@ -591,11 +591,11 @@ impl Gen {
                 ..
             } => {
                 if let Some(event) = bare(event, *key) {
-                    *inner = inner.tell(sight, &event).into();
+                    *inner = inner.update(sight, &event).into();
                 }
             }
             Gen::Function(_, _, _, Some(inner)) | Gen::Cycle(_, _, Some(inner)) => {
-                *inner = inner.tell(sight, event).into();
+                *inner = inner.update(sight, event).into();
             }
             _ => {}
         }
@@ -603,7 +603,7 @@ impl Gen {
     }
 }
 
-/// What [`Gen::OnOk`] becomes.
+/// The replacement of [`Gen::OnOk`].
 pub(crate) fn saw() -> Gen {
     Gen::One("saw".into(), Value::Nil, None, 0)
 }
@@ -616,7 +616,7 @@ pub(crate) fn added(number: i64, value: &Value) -> Value {
     }
 }
 
-/// Does [`Gen::Without`] leave this out?
+/// Does [`Gen::Without`] drop this operation?
 pub(crate) fn refused(op: &Op, divisor: i64) -> bool {
     op.value.as_int().is_some_and(|value| value % divisor == 0)
 }

@@ -1,4 +1,4 @@
-//! Loss of power at every point of what a writer does: every state that a medium may be in after a crash there
+//! Loss of power at every point of the trace of a writer: every state that a medium may be in after a crash there
 //! (`docs/formats/block.md`, "Assumptions about media") is opened.
 
 use super::Codec;

@@ -1,4 +1,4 @@
-//! What is left of damaged files: all that is whole, nothing that is wrong, and an account of the rest.
+//! Salvage of damaged files: all intact data, nothing wrong, and a report of the rest.
 
 use super::Codec;
 use super::block_kinds::{ATTRIBUTES, CHUNK, JOURNAL, RESULTS};

@@ -1,4 +1,4 @@
-//! Definite violations: those that no later operation can explain.
+//! Definite violations: no later operation can explain them.
 
 use super::lists::OrderedLists;
 use super::reads::Suspect;

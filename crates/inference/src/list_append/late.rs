@@ -1,4 +1,4 @@
-//! Late keys: those that are used again after they were closed.
+//! Late keys: keys that are used again after they were closed.
 
 use super::Windows;
 use super::table::{AppendList, AppendPair, ElementWriter, ListId, ListTable, outcome};

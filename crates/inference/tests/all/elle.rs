@@ -1,5 +1,5 @@
-//! Small cases with known verdicts: those that the command line of Elle is tested with (elle-cli, July 2026), and those
-//! of the tests of Elle's register checker. Told in words of our own; what is expected is what Elle says of them.
+//! Small cases with known verdicts: those of the tests of Elle's command line (elle-cli, July 2026) and of Elle's register
+//! checker, rewritten here; the expected verdicts are Elle's.
 
 use seatrial_checker::{Checker, Validity, Verdict};
 use seatrial_cycles::Level;
@@ -69,12 +69,12 @@ fn history(lines: &str) -> History {
 
 fn agree(case: &Case, verdict: &Verdict) {
     let (found, not) = case.ours.unwrap_or(case.elle);
-    let told: Vec<_> = verdict
+    let summaries: Vec<_> = verdict
         .findings
         .iter()
         .map(|one| one.summary.as_str())
         .collect();
-    let context = format!("{}: {:?} {told:#?}", case.name, verdict.anomalies);
+    let context = format!("{}: {:?} {summaries:#?}", case.name, verdict.anomalies);
     let expected = if found.is_empty() {
         Validity::Valid
     } else {
@@ -96,7 +96,7 @@ const WRITE_SKEW: &str = "0 ok [[:r :x nil] [:w :y 1]]\n1 ok [[:r :y nil] [:w :x
 
 /// Cases of registers, nothing taken for granted.
 const REGISTERS: [Case; 20] = [
-    // Elle believes values that nobody wrote.
+    // Elle accepts values that were never written.
     case(
         "rw-register",
         "0 ok [[:w :x 2]]\n0 ok [[:r :x 3]]\n0 ok [[:r :x 2]]",
@@ -204,7 +204,7 @@ const REGISTERS: [Case; 20] = [
 ];
 
 #[test]
-fn registers_are_judged_as_by_elle() {
+fn registers_have_the_verdicts_of_elle() {
     for case in &REGISTERS {
         let level = Level::by_name(case.model).unwrap();
         let verdict = RwRegister::new(level).check(&history(case.lines));
@@ -281,7 +281,7 @@ const INFERRED: [(&str, Case); 11] = [
             (&["G0"], &["read-uncommitted"]),
         ),
     ),
-    // Values that nobody wrote stand for an initial state there.
+    // There, values that were never written stand for an initial state.
     (
         "linearizable-keys",
         case(
@@ -512,7 +512,7 @@ const LISTS: [Case; 29] = [
 ];
 
 #[test]
-fn lists_are_judged_as_by_elle() {
+fn lists_have_the_verdicts_of_elle() {
     for case in &LISTS {
         let level = Level::by_name(case.model).unwrap();
         let verdict = ListAppend::new(level).check(&history(case.lines));

@@ -189,8 +189,8 @@ impl Twin {
     }
 }
 
-/// Transactions that take snapshots and commit at any time, whoever else appends to the same lists, so that what nobody reads is
-/// what is wrong as a rule; of some a read is disturbed.
+/// Transactions that read snapshots and commit at any time, without regard to concurrent appends to the same lists, so most
+/// anomalies are unobserved appends; some histories have one changed read.
 fn any_history(rng: &mut Rng) -> History {
     let count = 2 + rng.index(4);
     let keys = 1 + rng.below(3);
@@ -351,7 +351,7 @@ fn is_excluded(level: Level, holds: &[bool]) -> bool {
     all.any(|((known, ..), holds)| !holds && level.implies(*known))
 }
 
-fn told(verdict: &Verdict) -> String {
+fn summary(verdict: &Verdict) -> String {
     let findings = verdict.findings.iter();
     let findings: Vec<_> = findings
         .map(|one| format!("{}: {}", one.anomaly, one.summary))
@@ -373,7 +373,7 @@ fn verdicts_on_lists_are_those_of_all_orders() {
                 format!(
                     "seed {seed} {level:?}\n{}{}",
                     printed(&history),
-                    told(&verdict)
+                    summary(&verdict)
                 )
             };
             let count = counts.entry(level).or_default();

@@ -42,7 +42,7 @@ enum Order {
 
 type State = [Option<i64>; KEYS];
 
-/// Two to five transactions on one or two keys; what they read is drawn from what is written.
+/// Two to five transactions on one or two keys; read values are drawn from written ones.
 fn random(rng: &mut Rng) -> Vec<One> {
     let count = 2 + rng.index(4);
     let keys = 1 + rng.index(KEYS);
@@ -128,7 +128,7 @@ fn carry_out(all: &mut [One], rng: &mut Rng) {
     }
 }
 
-/// Draws what is read: own writes as a rule, else anything that is written to the key.
+/// Draws the value of a read: mostly an own write, else any value written to the key.
 fn fill_reads(all: &mut [One], rng: &mut Rng) {
     let mut written: Vec<Vec<i64>> = vec![Vec::new(); KEYS];
     for one in all.iter() {
@@ -202,7 +202,7 @@ fn precedes(one: &One, other: &One, order: Order) -> bool {
     }
 }
 
-/// All ways to choose among the transactions of unknown outcome; those that failed are in none.
+/// All subsets of the transactions of unknown outcome, without failed ones.
 fn choices(all: &[One]) -> Vec<Vec<One>> {
     let mut choices = vec![Vec::new()];
     for one in all {
@@ -222,7 +222,7 @@ fn choices(all: &[One]) -> Vec<Vec<One>> {
     choices
 }
 
-/// The state after a transaction; `None` when it does not read what is there.
+/// The state after a transaction; `None` if a read does not match the state.
 fn run(one: &One, mut state: State) -> Option<State> {
     for &(key, did) in &one.did {
         match did {
@@ -463,7 +463,7 @@ fn truth(all: &[One], level: Level) -> Option<bool> {
     })
 }
 
-/// Compares a verdict with what is true of all levels.
+/// Compares a verdict with the truth about all levels.
 fn compare(
     history: &History,
     level: Level,
@@ -545,11 +545,11 @@ fn verdicts_are_those_of_all_permutations() {
         let context = format!("seed {seed}\n{}", printed(&history));
         for level in Level::all() {
             let checker = RwRegister::new(level);
-            let judged = certify(&checker, &history).unwrap();
-            compare(&history, level, &truths, &judged, &context);
+            let certified = certify(&checker, &history).unwrap();
+            compare(&history, level, &truths, &certified, &context);
             let plain = checker.check(&history);
-            assert_eq!(plain.valid, judged.0.valid, "{context}");
-            assert_eq!(plain.proof, judged.0.proof, "{context}");
+            assert_eq!(plain.valid, certified.0.valid, "{context}");
+            assert_eq!(plain.proof, certified.0.proof, "{context}");
             let word = match &plain.valid {
                 Validity::Valid => plain.proof.unwrap(),
                 Validity::Invalid if plain.details.core_is_least.is_none() => "invalid",
@@ -578,7 +578,7 @@ fn verdicts_are_those_of_all_permutations() {
         );
         assert_eq!(count(level, "unknown"), 0, "{seen:?}");
     }
-    // Only what is not serializable: a serial order is looked for first.
+    // Only non-serializable histories: a serial order is tried first.
     assert!(
         count(Level::SnapshotIsolation, Verdict::SNAPSHOT_ORDER) > 1,
         "{seen:?}"
@@ -596,8 +596,8 @@ fn verdicts_are_those_of_all_permutations() {
 /// The checker `isolation` agrees where it has the same models.
 fn agrees_with_isolation(history: &History, truths: &BTreeMap<Level, bool>, context: &str) {
     for model in AxiomaticModel::SEARCHED {
-        let judged = certify(&Isolation::new(model), history);
-        let (verdict, certificate) = judged.unwrap();
+        let certified = certify(&Isolation::new(model), history);
+        let (verdict, certificate) = certified.unwrap();
         let level = Level::by_name(model.name());
         if let Some(&truth) = level.and_then(|level| truths.get(&level)) {
             assert_eq!(

@@ -98,7 +98,7 @@ fn tampered(certificate: &Certificate, rng: &mut Rng) -> (Certificate, &'static 
     (other, what)
 }
 
-/// Can nobody tell when a transaction of this order is left out, or is the weaker model broken too?
+/// Is a missing transaction of this order undetectable, or is the weaker model violated too?
 fn is_excused(history: &History, certificate: &Certificate, what: &str) -> bool {
     let unknown = |place: &u64| {
         let completion = history.completion(*place as usize);
@@ -135,7 +135,7 @@ struct Farm {
 }
 
 impl Farm {
-    fn judge(&mut self, seed: u64, levels: &[Level]) {
+    fn check(&mut self, seed: u64, levels: &[Level]) {
         let mut rng = Rng::from_seed(seed ^ 0x9f00);
         let store = STORES[seed as usize % STORES.len()];
         let length = 2 + rng.below(6);
@@ -215,7 +215,7 @@ fn verdicts_about_registers_come_with_certificates_that_hold() {
     let levels: Vec<_> = Level::all().collect();
     let mut farm = Farm::default();
     for seed in 0..histories(12_000) {
-        farm.judge(seed, &levels);
+        farm.check(seed, &levels);
     }
     let Farm {
         proven,
@@ -225,12 +225,12 @@ fn verdicts_about_registers_come_with_certificates_that_hold() {
         unproven,
         wrong,
     } = farm;
-    let told: Vec<_> = wrong.iter().take(4).map(String::as_str).collect();
+    let shown: Vec<_> = wrong.iter().take(4).map(String::as_str).collect();
     assert!(
-        told.is_empty(),
+        shown.is_empty(),
         "{} wrong:\n{}",
         wrong.len(),
-        told.join("\n")
+        shown.join("\n")
     );
     let count = |level, is_valid| proven.get(&(level, is_valid)).copied().unwrap_or(0);
     for level in [
@@ -267,7 +267,7 @@ fn verdicts_about_registers_come_with_certificates_that_hold() {
 
 /// Bytes that are no certificate, or another one, are refused without a panic, whatever they say.
 #[test]
-fn damaged_certificates_are_refused_or_judged() {
+fn damaged_certificates_are_refused_or_checked() {
     let (mut read, mut refused, mut held) = (0, 0, 0);
     for seed in 0..histories(4_000) {
         let mut rng = Rng::from_seed(seed ^ 0xf022);

@@ -552,7 +552,7 @@ fn all_found(verdict: &Verdict) -> BTreeMap<&str, u64> {
     tolerated.chain(forbidden).collect()
 }
 
-/// The steps of all cycles that are told: operations by index, and the kind of edge as its place in [`Twin::edges`].
+/// The steps of all reported cycles: operations by index, and the kind of edge as its index in [`Twin::edges`].
 fn steps(verdict: &Verdict) -> Vec<(u64, u64, usize)> {
     let kinds = ["ww", "wr", "rw", "process", "realtime"];
     let steps = verdict.findings.iter().flat_map(|one| &one.steps);
@@ -609,7 +609,7 @@ pub(crate) fn any_order(history: &History, rng: &mut Rng) -> Vec<(u64, i64)> {
     numbers.collect()
 }
 
-/// A history, how it is judged, and both judgements.
+/// A history, the options of its check, and both verdicts.
 struct Trial {
     context: String,
     level: Level,
@@ -650,13 +650,13 @@ impl Trial {
         };
         let is_chained = inference.rmw_keys
             && Twin::new(&history, level, without, &order).order.len() < twin.order.len();
-        let told = verdict.findings.iter().map(|one| one.summary.as_str());
-        let told: Vec<_> = told.collect();
+        let summaries = verdict.findings.iter().map(|one| one.summary.as_str());
+        let summaries: Vec<_> = summaries.collect();
         let context = format!(
             "seed {seed} {store:?} {level:?} {inference:?} {order:?} {:?}\n{}{}",
             twin.order,
             printed(&history),
-            told.join("\n")
+            summaries.join("\n")
         );
         Trial {
             context,
@@ -667,7 +667,7 @@ impl Trial {
         }
     }
 
-    /// Compares the judgements; what the twin found.
+    /// Compares the verdicts; returns the findings of the twin.
     fn compare(&self) -> BTreeSet<String> {
         let Trial {
             context,
@@ -774,8 +774,8 @@ fn assumptions_that_hold_raise_no_alarm() {
         let history = registers(&random_history(store, length, &mut rng));
         let checker = RwRegister::new(level).with_inference(inference);
         let verdict = checker.check(&history);
-        let told = verdict.findings.first().map(|one| one.summary.as_str());
-        let context = format!("seed {seed} {store:?}\n{}{told:?}", printed(&history));
+        let summaries = verdict.findings.first().map(|one| one.summary.as_str());
+        let context = format!("seed {seed} {store:?}\n{}{summaries:?}", printed(&history));
         assert_eq!(verdict.valid, Validity::Valid, "{context}");
         if store == Store::Serial {
             let tolerated = &verdict.details.dependencies().unwrap().tolerated;

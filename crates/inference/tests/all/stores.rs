@@ -17,7 +17,7 @@ pub(crate) enum Store {
     LostUpdates,
     /// Reads from an older state now and then.
     StaleSnapshot,
-    /// Reads what is committed at the moment; appends lock their key.
+    /// Reads the committed state; appends lock their key.
     ReadCommitted,
     /// Appends lock their key and are visible at once; an abort leaves them.
     ReadUncommitted,
@@ -60,7 +60,7 @@ struct Simulation<'a> {
     ops: Vec<Op>,
     running: Vec<Running>,
     next_element: BTreeMap<i64, i64>,
-    /// After so many transactions come other keys; 0: never.
+    /// Number of transactions after which the keys change; 0: never.
     rotation: usize,
     begun: usize,
 }
@@ -205,13 +205,13 @@ impl Simulation<'_> {
         let Running {
             op, mops, failed, ..
         } = self.running.swap_remove(number);
-        let told = Value::Txn(mops.into());
+        let observed = Value::Txn(mops.into());
         let completion = if self.rng.chance(0.12) {
             op.complete(OpType::Info, op.value.clone())
         } else if failed {
             op.complete(OpType::Fail, op.value.clone())
         } else {
-            op.complete(OpType::Ok, told)
+            op.complete(OpType::Ok, observed)
         };
         if !completion.is_info() || self.rng.chance(0.7) {
             self.ops.push(completion);
@@ -294,7 +294,7 @@ pub(crate) fn printed(history: &History) -> String {
     history.iter().map(|op| op.to_string() + "\n").collect()
 }
 
-/// How many random histories a test tries: so many, or what `SEATRIAL_HISTORIES` says.
+/// Number of random histories of a test: the default, or `SEATRIAL_HISTORIES`.
 pub(crate) fn histories(usual: u64) -> u64 {
     let wanted = std::env::var("SEATRIAL_HISTORIES").ok();
     wanted
@@ -302,7 +302,7 @@ pub(crate) fn histories(usual: u64) -> u64 {
         .unwrap_or(usual)
 }
 
-/// The history of a random store whose keys come and go, and a level to judge it by.
+/// The history of a random store with changing keys, and a level to check.
 pub(crate) fn any_case(seed: u64, rng: &mut Rng) -> (Store, History, Level) {
     let store = STORES[seed as usize % STORES.len()];
     let rotation = 2 + rng.index(8);
@@ -328,7 +328,7 @@ pub(crate) fn essence(verdict: &Verdict) -> String {
     // What is left open may be an append to a key that is closed in one of them.
     let mut verdict = verdict.clone();
     verdict.accept_undecided();
-    // Barriers of real time, and edges out of what is gone, depend on the cuts, and what holds on what is left open.
+    // Barriers of real time and edges from freed transactions depend on the cuts, and valid levels on undecided questions.
     let of_cuts = ["windows", "largest_window", "late_keys", "edges", "holds"];
     let details = verdict.details.to_json();
     let details = details.as_object().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Judging piece by piece against judging at once.
+//! Checks in windows, compared with checks of the whole history.
 
 use crate::stores::{Store, any_case, essence, histories, printed};
 use seatrial_checker::{Validity, Verdict, certify};
@@ -12,7 +12,7 @@ use seatrial_machine::Rng;
 use seatrial_verify::{Certificate, verify};
 use std::fmt;
 
-/// A history in chunks of so many operations.
+/// A history in chunks of a given length.
 struct Cut<'a>(&'a History, usize);
 
 impl ChunkSource for Cut<'_> {
@@ -32,7 +32,7 @@ impl ChunkSource for Cut<'_> {
     }
 }
 
-fn judge(
+fn check_in_chunks(
     history: &History,
     level: Level,
     length: usize,
@@ -42,19 +42,19 @@ fn judge(
     certify(&checker, &Cut(history, length)).unwrap()
 }
 
-/// A history that is judged in windows, and whole.
+/// A history that is checked in windows and as a whole.
 struct Case {
     seed: u64,
     store: Store,
     level: Level,
     history: History,
     windows: Windows,
-    /// Operations of a chunk.
+    /// Number of operations of a chunk.
     length: usize,
 }
 
 impl Case {
-    /// Windows that are a bound: the largest `transactions_min`, `idle_chunks` and length of a chunk.
+    /// Windows with a bound: the largest `transactions_min`, `idle_chunks` and length of a chunk.
     fn any(
         (seed, rng): (u64, &mut Rng),
         (store, history, level): (Store, History, Level),
@@ -78,21 +78,21 @@ impl Case {
     }
 
     fn whole(&self) -> Verdict {
-        judge(&self.history, self.level, 100, Windows::WHOLE).0
+        check_in_chunks(&self.history, self.level, 100, Windows::WHOLE).0
     }
 
     fn in_windows(&self) -> (Verdict, Option<Certificate>) {
-        judge(&self.history, self.level, self.length, self.windows)
+        check_in_chunks(&self.history, self.level, self.length, self.windows)
     }
 
-    /// The same without a bound: keys that are used again are kept open, or join windows.
+    /// The same without a bound: reused keys stay open, or join windows.
     fn unbound(&self) -> (Verdict, Option<Certificate>) {
         let is_bound = false;
         let windows = Windows {
             is_bound,
             ..self.windows
         };
-        judge(&self.history, self.level, self.length, windows)
+        check_in_chunks(&self.history, self.level, self.length, windows)
     }
 }
 
@@ -114,15 +114,15 @@ impl fmt::Display for Case {
     }
 }
 
-/// Does a verdict leave all open, because a closed key was used again?
+/// Is the verdict unknown because a closed key was used again?
 fn is_refused(verdict: &Verdict) -> bool {
     matches!(verdict.valid, Validity::Unknown(_)) && verdict.undecided.is_empty()
 }
 
 #[test]
 fn cuts_change_nothing() {
-    // Cut and not refused: valid, invalid; refused; proven by order.
-    let (mut judged, mut refused, mut proven) = ([0, 0], 0, 0);
+    // Checked in windows: valid, invalid; refused; proven by an order.
+    let (mut checked, mut refused, mut proven) = ([0, 0], 0, 0);
     let (mut parts, mut forgotten) = (0, 0);
     for seed in 0..histories(1_500) {
         let mut rng = Rng::from_seed(seed ^ 0x77d0);
@@ -137,11 +137,11 @@ fn cuts_change_nothing() {
             continue;
         }
         assert_eq!(essence(&cut), essence(&whole), "{case}");
-        // An unknown transaction may append to a key that is closed; what comes of it is seen elsewhere.
+        // An unknown transaction may append to a closed key; reads of it are checked elsewhere.
         forgotten += u32::from(cut.undecided != whole.undecided);
         if cut.details.to_json()["windows"].as_u64() > Some(1) {
             parts += cut.details.to_json()["windows"].as_u64().unwrap();
-            judged[usize::from(cut.valid == Validity::Invalid)] += 1;
+            checked[usize::from(cut.valid == Validity::Invalid)] += 1;
         }
         if let Some(certificate) = certificate {
             assert_eq!(verify(&case.history, &certificate), Ok(()), "{case}");
@@ -152,17 +152,17 @@ fn cuts_change_nothing() {
         u64::from(forgotten) <= histories(1_500) / 1_000,
         "{forgotten}"
     );
-    println!("{judged:?} in {parts} windows, {refused} refused, {proven} proven by order");
+    println!("{checked:?} in {parts} windows, {refused} refused, {proven} proven by order");
     let enough = histories(1_500) / 20;
-    assert!(judged.iter().all(|&count| count > enough), "{judged:?}");
+    assert!(checked.iter().all(|&count| count > enough), "{checked:?}");
     assert!(
         refused > 0 && u64::from(proven) > enough,
         "{refused} {proven}"
     );
 }
 
-/// What a read of this key may show at this place of a history: what was read of it before, most often with the other appends
-/// that took place; now and then less, or something that was not there.
+/// A list that a read of this key may return at this index: the last list read, mostly with the later appends that took
+/// place; sometimes fewer elements, or one that was never appended.
 fn late_list(ops: &[Op], key: &Key, rng: &mut Rng) -> Vec<i64> {
     let mut longest: Vec<i64> = Vec::new();
     let (mut certain, mut unknown) = (Vec::new(), Vec::new());
@@ -213,14 +213,14 @@ fn late_list(ops: &[Op], key: &Key, rng: &mut Rng) -> Vec<i64> {
     longest
 }
 
-/// Keys that the first half of some operations touches, as often as it does.
+/// Keys accessed by the first half of the operations, once per access.
 fn early_keys(ops: &[Op]) -> Vec<Key> {
     let early = ops[..ops.len() / 2].iter();
     let touched = early.flat_map(|op| op.value.as_txn().unwrap_or_default());
     touched.map(|mop| mop.key().clone()).collect()
 }
 
-/// What a transaction does at this place to keys of the past: reads them, and now and then `appends` the element.
+/// A transaction on earlier keys at this index: reads them, and sometimes `appends` the element.
 fn late_mops(ops: &[Op], appends: Option<i64>, rng: &mut Rng) -> Vec<Mop> {
     let keys = early_keys(ops);
     let mut mops = Vec::new();
@@ -248,7 +248,7 @@ fn late_mops(ops: &[Op], appends: Option<i64>, rng: &mut Rng) -> Vec<Mop> {
     mops
 }
 
-/// The same history with transactions that read keys of the past, and perhaps append to them.
+/// The same history with transactions that read earlier keys, and may append to them.
 fn with_late_uses(history: &History, appends: bool, rng: &mut Rng) -> History {
     let mut ops: Vec<Op> = history.iter().cloned().collect();
     let count = if appends { 6 } else { 3 };
@@ -280,7 +280,7 @@ fn with_late_uses(history: &History, appends: bool, rng: &mut Rng) -> History {
             1 if appends => op.complete(OpType::Fail, op.value.clone()),
             _ => op.complete(OpType::Ok, Value::Txn(done.into())),
         };
-        // It may take a while.
+        // It completes later.
         let end = if appends && rng.chance(0.2) {
             at + rng.index(ops.len() - at + 1)
         } else {
@@ -292,10 +292,10 @@ fn with_late_uses(history: &History, appends: bool, rng: &mut Rng) -> History {
     History::from_unindexed(ops)
 }
 
-/// Histories with late uses in windows, in those joined, and whole: the same. How many valid and invalid ones were judged with
-/// late keys in windows, how many were refused, how many of those in windows smaller than all, and how many proven.
+/// Compares checks of histories with late uses in windows, in joined windows, and as a whole. Returns the numbers of valid and
+/// invalid ones checked in windows, of refused ones, of those in windows smaller than the whole, and of proven ones.
 fn compare_late_uses(appends: bool, count: u64) -> ([u64; 2], u64, u64, u64) {
-    let (mut judged, mut refused, mut proven, mut smaller) = ([0, 0], 0, 0, 0);
+    let (mut checked, mut refused, mut proven, mut smaller) = ([0, 0], 0, 0, 0);
     for seed in 0..count {
         let mut rng = Rng::from_seed(seed ^ 0x1a7e);
         let (store, history, level) = any_case(seed, &mut rng);
@@ -316,23 +316,23 @@ fn compare_late_uses(appends: bool, count: u64) -> ([u64; 2], u64, u64, u64) {
         }
         assert_eq!(essence(&cut), essence(&whole), "{case}");
         if cut.details.to_json()["late_keys"].as_u64() > Some(0) {
-            judged[usize::from(cut.valid == Validity::Invalid)] += 1;
+            checked[usize::from(cut.valid == Validity::Invalid)] += 1;
             if let Some(certificate) = certificate {
                 assert_eq!(verify(&case.history, &certificate), Ok(()), "{case}");
                 proven += u64::from(certificate.is_valid());
             }
         }
     }
-    println!("{judged:?} with late keys, {refused} joined, {smaller} in part, {proven} proven");
-    (judged, refused, smaller, proven)
+    println!("{checked:?} with late keys, {refused} joined, {smaller} in part, {proven} proven");
+    (checked, refused, smaller, proven)
 }
 
 #[test]
 fn late_reads_change_nothing() {
     let count = histories(3_000);
-    let (judged, refused, smaller, proven) = compare_late_uses(false, count);
+    let (checked, refused, smaller, proven) = compare_late_uses(false, count);
     let enough = count / 30;
-    assert!(judged.iter().all(|&count| count > enough), "{judged:?}");
+    assert!(checked.iter().all(|&count| count > enough), "{checked:?}");
     assert!(refused > enough && proven > enough, "{refused} {proven}");
     assert!(smaller > enough, "{smaller}");
 }
@@ -340,14 +340,14 @@ fn late_reads_change_nothing() {
 #[test]
 fn late_appends_change_nothing() {
     let count = histories(6_000);
-    let (judged, refused, smaller, proven) = compare_late_uses(true, count);
+    let (checked, refused, smaller, proven) = compare_late_uses(true, count);
     let enough = count / 30;
-    assert!(judged.iter().all(|&count| count > enough), "{judged:?}");
+    assert!(checked.iter().all(|&count| count > enough), "{checked:?}");
     assert!(refused > enough && proven > enough, "{refused} {proven}");
     assert!(smaller > enough, "{smaller}");
 }
 
-/// Transactions of one key after another, each run by two clients at a time.
+/// Transactions on one key after another, each key used by two clients at a time.
 fn long_history(keys: i64, appends: i64) -> History {
     let mut ops = Vec::new();
     for key in 0..keys {
@@ -387,7 +387,7 @@ fn windows_stay_small() {
         (160, Level::SnapshotIsolation),
     ] {
         let history = long_history(keys, 50);
-        let (verdict, certificate) = judge(&history, level, 40, windows);
+        let (verdict, certificate) = check_in_chunks(&history, level, 40, windows);
         assert_eq!(verdict.valid, Validity::Valid);
         assert_eq!(verdict.details.to_json()["transactions"], 50 * keys);
         // Two chunks of idleness are 40 transactions; one key is 50.
@@ -417,7 +417,8 @@ fn late_reads_do_not_join_windows() {
         let done = op.complete(OpType::Ok, read(Observed::List(list.into())));
         ops.extend([op, done]);
         let history = History::from_unindexed(ops);
-        let (verdict, certificate) = judge(&history, Level::StrictSerializable, 40, windows);
+        let (verdict, certificate) =
+            check_in_chunks(&history, Level::StrictSerializable, 40, windows);
         (history, verdict, certificate)
     };
     let (history, verdict, certificate) = judge_with((1..=50).collect());
@@ -428,7 +429,7 @@ fn late_reads_do_not_join_windows() {
         .unwrap();
     assert!(largest <= 400, "{largest}");
     assert_eq!(verify(&history, &certificate.unwrap()), Ok(()));
-    // A stale one needs what is freed, so its key is kept open until then.
+    // A stale read needs freed state, so its key stays open until then.
     let (_, verdict, _) = judge_with((1..=49).collect());
     assert_eq!(verdict.valid, Validity::Invalid);
     let largest = verdict.details.to_json()["largest_window"]
@@ -449,7 +450,7 @@ fn late_appends_do_not_join_windows() {
         let all: Vec<Op> = long_history(160, 50).iter().cloned().collect();
         let mut ops = Vec::new();
         let mut list = Vec::new();
-        // Now and then, somebody looks at a key and appends to it.
+        // Sometimes a transaction reads a key and appends to it.
         for (element, part) in (1..).zip(all.chunks(2_000)) {
             ops.extend_from_slice(part);
             let key = Key::Text("rare".into());
@@ -472,7 +473,8 @@ fn late_appends_do_not_join_windows() {
             list.push(element);
         }
         let history = History::from_unindexed(ops);
-        let (verdict, certificate) = judge(&history, Level::StrictSerializable, 40, windows);
+        let (verdict, certificate) =
+            check_in_chunks(&history, Level::StrictSerializable, 40, windows);
         (history, verdict, certificate)
     };
     let (history, verdict, certificate) = judge_with(0);
@@ -484,7 +486,7 @@ fn late_appends_do_not_join_windows() {
         .unwrap();
     assert!(largest <= 400, "{largest}");
     assert_eq!(verify(&history, &certificate.unwrap()), Ok(()));
-    // Lost updates need what was freed.
+    // Lost updates need freed state.
     let (_, verdict, _) = judge_with(1);
     assert!(verdict.reason.unwrap().contains("used again"));
 }

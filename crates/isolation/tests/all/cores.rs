@@ -40,7 +40,7 @@ impl Puzzle {
         });
     }
 
-    /// `to` reads what `from` wrote, over so many others.
+    /// `to` reads a write of `from`, across this number of other transactions.
     fn lead(&mut self, from: usize, to: usize, length: usize) {
         let mut at = from;
         for step in 0..=length {
@@ -111,7 +111,7 @@ fn riddle(length: usize) -> Puzzle {
     puzzle
 }
 
-fn judged(history: &Arc<History>, model: AxiomaticModel) -> Certificate {
+fn certificate_of(history: &Arc<History>, model: AxiomaticModel) -> Certificate {
     let (verdict, certificate) = certify(&Isolation::new(model), history.as_ref()).unwrap();
     assert_eq!(verdict.valid, Validity::Invalid, "{verdict:#?}");
     certificate.unwrap()
@@ -144,7 +144,7 @@ fn circles_of_many_transactions_are_replayed() {
         (700, AxiomaticModel::SnapshotIsolation),
     ] {
         let history = circle(length).history();
-        let certificate = judged(&history, model);
+        let certificate = certificate_of(&history, model);
         let Proof::Core(core) = &certificate.proof else {
             panic!("{certificate:?}");
         };
@@ -164,13 +164,13 @@ fn cores_in_which_both_orders_must_be_tried_are_replayed() {
         let count = history.len() / 2;
         assert_eq!(count, 12 + 8 * length);
         let all = Proof::Core((0..count as u64).collect());
-        let told = Certificate::new("serializable", all);
-        ensure_least(&history, &told, (0..count).step_by(1 + length / 5));
-        let found = judged(&history, AxiomaticModel::Serializable);
-        assert_eq!(found.proof, told.proof);
+        let whole = Certificate::new("serializable", all);
+        ensure_least(&history, &whole, (0..count).step_by(1 + length / 5));
+        let found = certificate_of(&history, AxiomaticModel::Serializable);
+        assert_eq!(found.proof, whole.proof);
         // A long fork: those in parallel may see versions in different orders.
         let model = "parallel-snapshot-isolation".into();
-        let answer = verify(&history, &Certificate { model, ..told });
+        let answer = verify(&history, &Certificate { model, ..whole });
         assert!(
             answer
                 .unwrap_err()
@@ -183,7 +183,7 @@ fn cores_in_which_both_orders_must_be_tried_are_replayed() {
 #[test]
 fn a_core_that_takes_too_long_is_left_open() {
     let history = riddle(3).history();
-    let certificate = judged(&history, AxiomaticModel::Serializable);
+    let certificate = certificate_of(&history, AxiomaticModel::Serializable);
     let verified = |steps| {
         let verifier = Verifier::read(&*history).unwrap().with_bound(steps);
         verifier.verify(&certificate)
@@ -223,12 +223,12 @@ fn keys_and_clients_of_any_name_are_told_apart() {
     let order: Vec<u64> = (0..count).map(|number| 2 * number).collect();
     let serial = |order| Certificate::new("strict-serializable", Proof::Serial(order));
     assert_eq!(verify(&history, &serial(order.clone())), Ok(()));
-    // Whoever reads a key before it was written, or leaves a write out, is told so.
+    // A read of a key before its write, or a missing write, is refused with the key.
     for (at, key) in keys.iter().enumerate() {
         let mut other = order.clone();
         other.remove(at);
-        let told = verify(&history, &serial(other)).unwrap_err().to_string();
-        assert!(told.contains(&format!("of key {key}")), "{told}");
+        let refusal = verify(&history, &serial(other)).unwrap_err().to_string();
+        assert!(refusal.contains(&format!("of key {key}")), "{refusal}");
     }
 }
 
@@ -249,9 +249,10 @@ fn a_history_without_its_beginning_is_refused() {
     let mut buffer = ChunkBuffer::default();
     let mut verifier = Verifier::default();
     verifier.take(history.read_chunk(1, &mut buffer).unwrap().unwrap());
-    let told = verifier.verify(&Certificate::new("serializable", Proof::Serial(vec![])));
+    let refusal = verifier.verify(&Certificate::new("serializable", Proof::Serial(vec![])));
     assert!(
-        told.unwrap_err()
+        refusal
+            .unwrap_err()
             .to_string()
             .contains("completes what never began")
     );

@@ -20,7 +20,7 @@ enum Store {
     Snapshot,
     /// The same without that rule.
     LostUpdates,
-    /// Every read sees what is committed at its moment.
+    /// Each read observes the state committed at that time.
     ReadCommitted,
 }
 
@@ -193,12 +193,12 @@ fn micro_operation(one: &mut Running) {
     one.done += 1;
 }
 
-fn judged(history: &Arc<History>, model: AxiomaticModel) -> (Verdict, Option<Certificate>) {
-    judged_in(history, model, Vec::new())
+fn certified(history: &Arc<History>, model: AxiomaticModel) -> (Verdict, Option<Certificate>) {
+    certify_with_order(history, model, Vec::new())
 }
 
 /// With an order from outside.
-fn judged_in(
+fn certify_with_order(
     history: &Arc<History>,
     model: AxiomaticModel,
     order: Vec<(u64, i64)>,
@@ -242,7 +242,7 @@ fn what_a_store_promises_holds_and_every_verdict_is_proven() {
         let history = Arc::new(simulated(&shape, &mut rng));
         let mut holds = Vec::new();
         for (number, model) in AxiomaticModel::SEARCHED.into_iter().enumerate() {
-            let (verdict, certificate) = judged(&history, model);
+            let (verdict, certificate) = certified(&history, model);
             let context = || format!("seed {seed} {shape} {model:?}: {}", verdict.details);
             match verdict.valid {
                 Validity::Valid => {
@@ -307,14 +307,17 @@ fn an_order_from_outside_changes_no_verdict() {
         let shape = any_shape(seed, 20, 200, &mut rng);
         let history = Arc::new(simulated(&shape, &mut rng));
         let model = *rng.pick(&AxiomaticModel::SEARCHED);
-        let (alone, _) = judged(&history, model);
+        let (alone, _) = certified(&history, model);
         let order = any_order(&history, &mut rng);
-        let (told, certificate) = judged_in(&history, model, order);
-        assert_eq!(alone.valid, told.valid, "seed {seed} {shape} {model:?}");
+        let (with_order, certificate) = certify_with_order(&history, model, order);
+        assert_eq!(
+            alone.valid, with_order.valid,
+            "seed {seed} {shape} {model:?}"
+        );
         let certificate = certificate.unwrap();
-        assert_eq!(certificate.is_valid(), told.valid == Validity::Valid);
+        assert_eq!(certificate.is_valid(), with_order.valid == Validity::Valid);
         assert_eq!(verify(&history, &certificate), Ok(()), "seed {seed}");
-        match told.valid {
+        match with_order.valid {
             Validity::Valid => valid += 1,
             _ => invalid += 1,
         }
@@ -337,7 +340,7 @@ fn the_right_order_leaves_nothing_to_search() {
         };
         let history = Arc::new(simulated(&shape, &mut rng));
         let model = AxiomaticModel::SnapshotIsolation;
-        let (alone, certificate) = judged(&history, model);
+        let (alone, certificate) = certified(&history, model);
         let Some(Proof::Snapshots(places)) = certificate.map(|one| one.proof) else {
             panic!("seed {seed}");
         };
@@ -347,9 +350,9 @@ fn the_right_order_leaves_nothing_to_search() {
         for (number, &place) in order {
             numbers.extend(completion(place).map(|index| (index, number as i64)));
         }
-        let (told, _) = judged_in(&history, model, numbers.into_iter().collect());
-        assert_eq!(told.valid, Validity::Valid);
-        assert_eq!(told.details.to_json()["unsettled"], 0, "seed {seed}");
+        let (with_order, _) = certify_with_order(&history, model, numbers.into_iter().collect());
+        assert_eq!(with_order.valid, Validity::Valid);
+        assert_eq!(with_order.details.to_json()["unsettled"], 0, "seed {seed}");
         settled += u32::from(alone.details.to_json()["unsettled"] != 0);
     }
     assert!(settled > 10, "{settled}");

@@ -231,7 +231,7 @@ fn relations(all: &[Simple]) -> Relations {
                 let mut later = later.filter(|it| it.session == all[one].session);
                 later.any(|it| it.outcome == OpType::Ok)
             };
-            // What is unknown while its session goes on stands alone.
+            // A transaction of unknown outcome within a session is a session of its own.
             let alone = |one: usize| all[one].outcome == OpType::Info && goes_on(one);
             let same = all[from].session == all[to].session;
             let both = it.happened[from] && it.happened[to];
@@ -476,7 +476,7 @@ fn agrees_with_all_orders_of_commits_on_small_histories() {
 }
 
 #[test]
-fn long_transactions_and_much_written_keys_are_judged_alike() {
+fn long_transactions_and_much_written_keys_have_equal_verdicts() {
     let mut valid = [0; AxiomaticModel::POLYNOMIAL.len()];
     let count = histories(4_000) / 100;
     for seed in 0..count {
@@ -505,12 +505,12 @@ fn long_transactions_and_much_written_keys_are_judged_alike() {
 fn history(all: &[Simple], numbers: &[usize]) -> History {
     let mut ops = Vec::new();
     for one in numbers.iter().map(|&number| &all[number]) {
-        let mops = |told: bool| -> Value {
+        let mops = |is_observed: bool| -> Value {
             let mops = one.events.iter().map(|event| {
                 let key = Key::Int(event.key);
                 match event.value {
                     Some(value) if event.is_write => Mop::Write { key, value },
-                    Some(value) if told => {
+                    Some(value) if is_observed => {
                         let observed = Observed::Register(value);
                         Mop::Read { key, observed }
                     }

@@ -1,4 +1,4 @@
-//! Three replicas in a world of faults: nothing that was answered is lost, all agree, and they go on when the trouble ends.
+//! Three replicas under faults: no answered command is lost, all agree, and all make progress after the faults.
 
 use crate::replica::{BUGS, Bug, Counts, LEADER, NODES, Replica};
 use seatrial_machine::{DataFolder, DiskTrouble, Fault, FaultKind, Link, NodeId, Rng, Ticket};

@@ -1,4 +1,4 @@
-//! Bytes that nobody wrote, and bytes that somebody wrote to harm.
+//! Random and hostile bytes.
 
 use super::*;
 use crate::{BatchHeader, SegmentHeader};

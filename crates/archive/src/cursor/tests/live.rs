@@ -1,4 +1,4 @@
-//! Readers beside whoever writes: another thread, another process, a recovery, somebody who cuts things off.
+//! Readers concurrent with a writer: another thread, another process, a recovery, a truncation.
 
 use super::*;
 use crate::{Archive, Batch, Durability, RecordingOptions, Writer};

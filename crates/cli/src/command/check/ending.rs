@@ -1,4 +1,4 @@
-//! What is shown and written of a check that has ended.
+//! Output of a finished check: screen, report, findings, certificates, record.
 
 use crate::args::CheckArguments;
 use crate::checked_run::{color, save, write, write_findings};

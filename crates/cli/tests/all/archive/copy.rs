@@ -35,7 +35,7 @@ fn a_copy_is_alike_and_goes_on_where_it_ended() {
     assert_eq!(copied["recordings"][0]["messages"], 500, "only what is new");
     archive(0, &["checksum", &from, "--against", &to]);
     archive(0, &["verify", &to]);
-    // Positions are the same, so a reader may go on in either.
+    // Positions are equal, so a reader may continue in either.
     for part in [["--output", "json"], ["--output", "framed"]] {
         let words = |folder| [&["replay", folder, "log"][..], &part].concat();
         assert_eq!(
@@ -77,7 +77,7 @@ pub(super) fn wait_for(folder: &str, label: &str, line: &str) {
     panic!("{line:?} did not reach {folder}");
 }
 
-/// A copy follows a recording, is killed, and goes on.
+/// A copy follows a recording, is killed, and resumes.
 pub(super) fn follow(from: &str, source: &str, to: &str) {
     let mut writer = Running::start(&["record", from, "--label", "log", "--acknowledge"]);
     let acknowledged = writer.lines();

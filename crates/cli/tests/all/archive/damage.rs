@@ -150,12 +150,12 @@ fn describe_tells_which_file_is_missing_or_short() {
     let bytes = fs::read(&paths[1]).unwrap();
     fs::write(&paths[1], &bytes[..bytes.len() - 8]).unwrap();
     let found = problems();
-    let told = found[1].clone().unwrap();
-    assert!(told.contains("the next file starts at"), "{told}");
+    let problem = found[1].clone().unwrap();
+    assert!(problem.contains("the next file starts at"), "{problem}");
     assert_eq!(found.iter().flatten().count(), 1, "{found:?}");
     flip(&paths[1], 50, 1);
-    let told = problems()[1].clone().unwrap();
-    assert!(told.contains("checksum"), "{told}");
+    let problem = problems()[1].clone().unwrap();
+    assert!(problem.contains("checksum"), "{problem}");
     fs::remove_file(&paths[1]).unwrap();
     assert!(problems()[0].is_some());
     let text = stdout(&archive(1, &["describe", &folder, "log"]));
@@ -186,7 +186,7 @@ fn a_damaged_catalog_is_told_and_mended_only_when_asked() {
         &["archive", "record", &folder],
         &["catalog", "repair-catalog"],
     );
-    assert_eq!(fs::read(&catalog).unwrap(), damaged, "nobody has mended it");
+    assert_eq!(fs::read(&catalog).unwrap(), damaged, "it is not repaired");
     let answer = json(&archive(1, &["repair-catalog", &folder, "--json"]));
     assert_eq!(answer["whole"], false, "{answer:#}");
     assert_eq!(answer["found"], serde_json::json!([1]), "{answer:#}");
@@ -194,7 +194,7 @@ fn a_damaged_catalog_is_told_and_mended_only_when_asked() {
     assert_eq!(fs::read(kept).unwrap(), damaged);
     archive(0, &["repair-catalog", &folder]);
     let after = archive_json(&["list", &folder])["recordings"].clone();
-    assert_eq!(after[0]["label"], "", "nobody knows it any more");
+    assert_eq!(after[0]["label"], "", "its label is lost");
     for index in 0..3 {
         for field in ["recording", "start", "end", "messages"] {
             assert_eq!(after[index][field], before[index][field], "{field}");

@@ -17,7 +17,7 @@ fn written(line: &str) -> u64 {
         .unwrap_or_else(|| panic!("{line:?}"))
 }
 
-/// Messages of every length, which tell their number.
+/// Messages of every length that contain their number.
 fn message(number: u64) -> Vec<u8> {
     let length = (number * 7919 % 300) as usize;
     format!("{number} {}\n", "x".repeat(length)).into_bytes()
@@ -59,19 +59,19 @@ fn nothing_written_is_lost_by_a_kill_and_the_recording_goes_on() {
             std::thread::yield_now();
         }
         writer.kill();
-        let told = acknowledgements.iter().last().unwrap_or(begun);
+        let acknowledged = acknowledgements.iter().last().unwrap_or(begun);
         let offered = feeder.join().unwrap();
         let output = writer.output();
         assert_eq!(output.status.code(), None, "it was killed");
-        let promised = *there + written(&told);
+        let expected = *there + written(&acknowledged);
         // Opening the archive for writing recovers it, and prints what it truncated.
         let next = feed(0, &["record", &folder, "--extend", level], b"");
         cuts += u64::from(stderr(&next).contains("truncated"));
         let replayed = stdout(&archive(0, &["replay", &folder, level]));
         let found = replayed.lines().count() as u64;
         assert!(
-            found >= promised,
-            "round {round}: {promised} were written, {found} are there"
+            found >= expected,
+            "round {round}: {expected} were written, {found} are there"
         );
         assert!(
             found <= offered + 1,

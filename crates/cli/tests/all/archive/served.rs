@@ -187,7 +187,7 @@ fn a_copy_into_a_running_server_goes_on_after_kills() {
     assert_eq!(positions(&from), positions(&to));
     archive(0, &["checksum", &from, "--against", &to]);
     archive(0, &["verify", &to]);
-    // Folder and server tell the same of it, also where it came from and of its files.
+    // Folder and server describe it equally, with its source and files.
     for words in [&["describe", "log"][..], &["list"]] {
         let answer = |place: &str| {
             let mut answer = archive_json(&[&words[..1], &[place], &words[1..]].concat());
