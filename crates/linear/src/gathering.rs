@@ -1,10 +1,10 @@
 //! Gathering the operations of a history, chunk by chunk.
 
-use crate::model::{Action, Model, action, shape};
+use crate::model::{Action, CollectionEnd, Model, Taken, action, plain, shape};
 use crate::object::{LinearObjects, NEVER, ObjectOperation, is_tuple};
 use crate::values::NumberedValues;
 use seatrial_history::chunk::ValueView;
-use seatrial_history::{Chunk, FixedMap, Key, Op, OpType};
+use seatrial_history::{Chunk, FixedMap, Key, Op, OpType, Value};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -237,6 +237,32 @@ impl GatheringPass<'_> {
         number
     }
 
+    /// Adds the removals of a drain, a client's repeated `dequeue`: they are concurrent with one another, so the order of the
+    /// elements within the drain is not checked. False if this is no drain of the model's.
+    fn drain(&mut self, place: usize, kind: OpType, position: u64) -> bool {
+        let model = self.gathering.model;
+        if !matches!(model, Model::FifoQueue | Model::Bag) || self.chunk.f(place) != "drain" {
+            return false;
+        }
+        let op = self.chunk.op(place);
+        let Value::List(elements) = plain(&op.value) else {
+            return false;
+        };
+        if kind != OpType::Ok {
+            return false;
+        }
+        let end = self.chunk.first_position() + place as u64;
+        for element in elements.iter() {
+            let row = self.add(place);
+            let element = self.gathering.values.intern(element);
+            let action = Action::Take(CollectionEnd::Front, Taken::Element(element));
+            self.gathering.fill(row, position, action, Some(end), true);
+        }
+        // Their rows come after those of operations that were invoked later.
+        self.gathering.has_orphans = true;
+        true
+    }
+
     /// Completes an operation; a success without invocation may have begun at any time before.
     fn complete(&mut self, place: usize, kind: OpType) {
         let first = self.chunk.first_position();
@@ -253,7 +279,7 @@ impl GatheringPass<'_> {
         if let Some(local) = position.checked_sub(first) {
             let local = local as usize;
             let row = std::mem::replace(&mut self.rows[local], NEVER);
-            if row == NEVER || kind == OpType::Fail {
+            if row == NEVER || kind == OpType::Fail || self.drain(place, kind, position) {
                 return;
             }
             if kind == OpType::Ok
@@ -268,6 +294,7 @@ impl GatheringPass<'_> {
                 .set(at, &invocation, Some(&completion), Some(end));
         } else if let Some((row, invocation)) = self.gathering.open.remove(&position)
             && kind != OpType::Fail
+            && !self.drain(place, kind, position)
         {
             let completion = self.chunk.op(place);
             let at = (row, position);

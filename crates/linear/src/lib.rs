@@ -30,6 +30,7 @@ mod online;
 mod register_zones;
 mod search;
 mod sequential;
+mod text_reads;
 mod values;
 
 pub use linearizable::Linearizable;

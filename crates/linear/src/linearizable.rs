@@ -207,7 +207,9 @@ impl Linearizable {
             }
             MonitorVerdict::Refuted(core) => {
                 tally.by_monitor += 1;
-                self.explain(object, &core, tally);
+                if !self.explain_whole(object, tally) {
+                    self.explain_core(object, &core, tally);
+                }
                 None
             }
             MonitorVerdict::NotApplicable(reason) => {
@@ -232,6 +234,7 @@ impl Linearizable {
         tally: &mut CheckTally<'_>,
     ) -> Option<Exhausted> {
         let mut states = ObjectStates::new(self.model, tally.values);
+        states.prepare(&object.entries);
         let (result, visited) = Search::new(&object.entries, &mut states, bound).run();
         assert!(
             visited <= bound.configurations_max.max(1),
@@ -242,7 +245,10 @@ impl Linearizable {
         match result {
             SearchResult::Linearizable => None,
             SearchResult::NotLinearizable(counterexample) => {
-                tally.violation(self.model, object, &counterexample, states);
+                // Without hints about later reads, the first search was the plain one.
+                if !states.is_prepared() || !self.explain_whole(object, tally) {
+                    tally.violation(self.model, object, &counterexample, states);
+                }
                 None
             }
             SearchResult::Exhausted { bound, linearized } => Some(Exhausted {
@@ -253,27 +259,28 @@ impl Linearizable {
         }
     }
 
-    /// Adds the violation of an object that a monitor refuted: in the words of a search of the whole object, if that is short,
-    /// else by the operations that alone have no order.
-    fn explain(&self, object: &LinearObject, core: &[u32], tally: &mut CheckTally<'_>) {
-        if object.entries.len() <= EXPLAINED_LENGTH {
-            let mut states = ObjectStates::new(self.model, tally.values);
-            let bound = Bound {
-                configurations_max: self.bound.configurations_max.min(EXPLAINED_MAX),
-                ..self.bound
-            };
-            let (result, visited) = Search::new(&object.entries, &mut states, bound).run();
-            tally.configurations += visited;
-            assert!(
-                result != SearchResult::Linearizable,
-                "the monitor and the search contradict each other"
-            );
-            if let SearchResult::NotLinearizable(counterexample) = result {
-                tally.violation(self.model, object, &counterexample, states);
-                return;
-            }
+    /// Adds the violation of an object that is not linearizable in the words of a plain search, which knows nothing of what is
+    /// read later: it goes as far as any order does. False if the object is too long for that.
+    fn explain_whole(&self, object: &LinearObject, tally: &mut CheckTally<'_>) -> bool {
+        if object.entries.len() > EXPLAINED_LENGTH {
+            return false;
         }
-        self.explain_core(object, core, tally);
+        let mut states = ObjectStates::new(self.model, tally.values);
+        let bound = Bound {
+            configurations_max: self.bound.configurations_max.min(EXPLAINED_MAX),
+            ..self.bound
+        };
+        let (result, visited) = Search::new(&object.entries, &mut states, bound).run();
+        tally.configurations += visited;
+        assert!(
+            result != SearchResult::Linearizable,
+            "two ways to decide an object contradict each other"
+        );
+        let SearchResult::NotLinearizable(counterexample) = result else {
+            return false;
+        };
+        tally.violation(self.model, object, &counterexample, states);
+        true
     }
 
     /// Adds the violation of some operations of an object, which alone are not linearizable.

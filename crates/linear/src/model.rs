@@ -232,6 +232,12 @@ fn collection_shape<'a>(
             Some(result) => OperationShape::Peek(CollectionEnd::Back, result),
             None => return Ok(None),
         },
+        (Model::FifoQueue | Model::Bag, "drain") => {
+            let index = invocation.index;
+            return Err(format!(
+                "op {index}: a drain of unknown outcome may have taken any elements"
+            ));
+        }
         _ => return Err(unknown_function(model, invocation)),
     };
     if let OperationShape::Put(_, Value::Nil) = shape {

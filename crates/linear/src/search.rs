@@ -19,6 +19,11 @@ pub(crate) trait Transitions {
         false
     }
 
+    /// Is this a state from which little can follow? Steps to it are tried last.
+    fn is_last_resort(&self, _state: StateId) -> bool {
+        false
+    }
+
     /// Is this action possible in every state, and leads to one that does not depend on it?
     fn is_overwrite(&self, _action: Self::Action) -> bool {
         false
@@ -320,9 +325,11 @@ impl<'a, T: Transitions> Search<'a, T> {
         let mut listed = candidates.split_off(first);
         listed.sort_unstable_by_key(key);
         listed.dedup_by_key(|number| entries[*number as usize].action);
-        listed.sort_unstable_by_key(|number| {
+        listed.sort_by_cached_key(|number| {
             let entry = &entries[*number as usize];
-            (entry.ret, entry.call)
+            let next = self.values.step(self.state, entry.action);
+            let is_last = next.is_some_and(|next| self.values.is_last_resort(next));
+            (is_last, entry.ret, entry.call)
         });
         candidates.extend(listed);
     }

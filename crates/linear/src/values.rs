@@ -4,6 +4,7 @@ use crate::collections::CollectionStates;
 use crate::model::{Action, Model, Taken};
 use crate::object::ObjectOperation;
 use crate::search::Transitions;
+use crate::text_reads::{TextReads, TextState, UNREAD};
 use seatrial_history::{FixedMap, Value};
 use std::sync::Arc;
 
@@ -123,7 +124,12 @@ pub(crate) struct ObjectStates<'v> {
     bytes: usize,
     /// The states of a collection.
     collection: Option<CollectionStates>,
+    /// The texts that are read, if there are appends.
+    reads: Option<TextReads>,
 }
+
+/// An append that no order can have.
+const IMPOSSIBLE: StateId = StateId::MAX;
 
 impl<'v> ObjectStates<'v> {
     pub(crate) fn new(model: Model, values: &'v NumberedValues) -> ObjectStates<'v> {
@@ -133,6 +139,7 @@ impl<'v> ObjectStates<'v> {
             made: Vec::new(),
             made_texts: FixedMap::default(),
             appended: FixedMap::default(),
+            reads: None,
             bytes: 0,
         }
     }
@@ -148,23 +155,52 @@ impl<'v> ObjectStates<'v> {
 
     /// The value of this number.
     pub(crate) fn get(&self, state: StateId) -> Value {
+        if state == UNREAD {
+            return Value::text("a text that nothing reads");
+        }
         let made = (state as usize).checked_sub(self.values.len());
         let made = made.and_then(|place| self.made.get(place));
         made.cloned().unwrap_or_else(|| self.values.get(state))
     }
 
-    fn append(&mut self, state: StateId, text: StateId) -> StateId {
+    /// Learns which texts the operations read, which spares states (see [`TextReads`]).
+    pub(crate) fn prepare(&mut self, entries: &[ObjectOperation]) {
+        let has_appends = entries
+            .iter()
+            .any(|entry| matches!(entry.action, Action::Append(_)));
+        if has_appends {
+            self.reads = Some(TextReads::new(entries, self.values));
+        }
+    }
+
+    /// Does it know what is read?
+    pub(crate) fn is_prepared(&self) -> bool {
+        self.reads.is_some()
+    }
+
+    fn append(&mut self, state: StateId, text: StateId) -> Option<StateId> {
+        if state == UNREAD {
+            return Some(UNREAD);
+        }
         if let Some(&known) = self.appended.get(&(state, text)) {
-            return known;
+            return (known != IMPOSSIBLE).then_some(known);
         }
         let part = |state| match self.get(state) {
             Value::Text(text) => text,
             other => other.to_string().into(),
         };
         let whole = Value::text(format!("{}{}", part(state), part(text)));
-        let number = self.make(whole);
+        let worth = match (&self.reads, &whole) {
+            (Some(reads), Value::Text(text)) => reads.state(text),
+            _ => TextState::Read,
+        };
+        let number = match worth {
+            TextState::Read => self.make(whole),
+            TextState::Unread => UNREAD,
+            TextState::Impossible => IMPOSSIBLE,
+        };
         self.appended.insert((state, text), number);
-        number
+        (number != IMPOSSIBLE).then_some(number)
     }
 
     /// The counter after an addition; the sum wraps around.
@@ -211,7 +247,7 @@ impl Transitions for ObjectStates<'_> {
             Action::Read(value) => (state == value).then_some(state),
             Action::Write(value) => Some(value),
             Action::Cas(from, to) => (state == from).then_some(to),
-            Action::Append(text) => Some(self.append(state, text)),
+            Action::Append(text) => self.append(state, text),
             Action::Increment(by) => Some(self.increment(state, by)),
             _ => None, // a collection's
         }
@@ -227,6 +263,10 @@ impl Transitions for ObjectStates<'_> {
 
     fn is_overwrite(&self, action: Action) -> bool {
         matches!(action, Action::Write(_))
+    }
+
+    fn is_last_resort(&self, state: StateId) -> bool {
+        state == UNREAD
     }
 
     /// `None` with appends and the like, since those may lead to any state.
@@ -286,11 +326,11 @@ mod tests {
         let mut values = NumberedValues::new(Model::KeyValue);
         let [a, b, ab] = ["a", "b", "ab"].map(|text| values.intern(&Value::text(text)));
         let mut states = ObjectStates::new(Model::KeyValue, &values);
-        assert_eq!(states.append(0, a), a);
-        assert_eq!(states.append(a, b), ab);
-        let aba = states.append(ab, a);
+        assert_eq!(states.append(0, a), Some(a));
+        assert_eq!(states.append(a, b), Some(ab));
+        let aba = states.append(ab, a).unwrap();
         assert_eq!(aba as usize, values.len());
-        assert_eq!(states.append(ab, a), aba);
+        assert_eq!(states.append(ab, a), Some(aba));
         assert_eq!(states.get(aba), Value::text("aba"));
     }
 }

@@ -94,7 +94,7 @@ fn stopping_at_the_first_broken_key_changes_no_verdict() {
     assert!(broken > 500 && stopped > 300, "{broken} {stopped}");
 }
 
-/// Appends of unknown outcome in any order and number, and a read that none of them explains: exponential.
+/// Additions of even numbers, of unknown outcome, and a read of an odd sum: all subsets are tried.
 fn contended(key: i64) -> Vec<Op> {
     let mut ops = Vec::new();
     let mut push = |process, f: &'static str, kind, value| {
@@ -102,28 +102,22 @@ fn contended(key: i64) -> Vec<Op> {
         op.kind = kind;
         ops.push(op);
     };
-    for process in 0..14_u8 {
-        let text = char::from(b'a' + process).to_string();
-        push(
-            u64::from(process),
-            "append",
-            OpType::Invoke,
-            Value::text(text),
-        );
+    for process in 0..19 {
+        push(process, "add", OpType::Invoke, Value::Int(2 << process));
     }
-    push(15, "get", OpType::Invoke, Value::Nil);
-    push(15, "get", OpType::Ok, Value::text("no such text"));
+    push(19, "read", OpType::Invoke, Value::Nil);
+    push(19, "read", OpType::Ok, Value::Int(1));
     keyed(&History::from_unindexed(ops), key)
 }
 
 fn stale(key: i64) -> Vec<Op> {
-    let put = Op::invoke(Process::Client(0), "put", Value::text("x"));
-    let get = Op::invoke(Process::Client(0), "get", Value::Nil);
+    let add = Op::invoke(Process::Client(0), "add", Value::Int(1));
+    let read = Op::invoke(Process::Client(0), "read", Value::Nil);
     let ops = vec![
-        put.clone(),
-        put.complete(OpType::Ok, Value::text("x")),
-        get.clone(),
-        get.complete(OpType::Ok, Value::text("")),
+        add.clone(),
+        add.complete(OpType::Ok, Value::Int(1)),
+        read.clone(),
+        read.complete(OpType::Ok, Value::Int(0)),
     ];
     keyed(&History::from_unindexed(ops), key)
 }
@@ -139,7 +133,7 @@ fn a_broken_key_is_found_before_searches_that_take_long() {
         configurations_max: 300_000,
         ..crate::Bound::default()
     };
-    let checker = Linearizable::new(Model::KeyValue).with_bound(bound);
+    let checker = Linearizable::new(Model::Counter).with_bound(bound);
     let all = checker.check(&history);
     assert_eq!(all.details.to_json()["keys_invalid"], 2);
     assert!(all.details.to_json()["configurations"].as_u64().unwrap() > 600_000);
