@@ -15,6 +15,51 @@
 //! assert_eq!(verdict.valid, Validity::Invalid); // the read is stale
 //! # Ok::<(), import::ImportError>(())
 //! ```
+//!
+//! # How a history is decided
+//!
+//! ```text
+//!  chunks ─► Gathering ─► LinearObjects ─► one object (key) after another
+//!            20 bytes an                     │
+//!            operation                       ├─ unique values: a monitor, O(n log n)
+//!                                            │    registers: Zones     collections: monitors
+//!                                            └─ all others: Search, with states numbered by ObjectStates
+//! ```
+//!
+//! 1. *Gathering* reads each chunk once and keeps no [`Op`](seatrial_history::Op): what a finding names is read again at the end.
+//! 2. *Keys* are objects of their own: linearizability is local (Herlihy and Wing 1990, theorem 1).
+//! 3. *Operations of unknown outcome* may take effect at any time after their invocation, or never. Those on whose effect nothing
+//!    depends are dropped first; each left makes a search dearer.
+//! 4. *Monitors* decide registers and collections whose values are unique, whatever the number of clients. A monitor that refutes
+//!    an object names a few operations that alone have no order.
+//! 5. *The search* is that of Wing and Gong with Lowe's memory of configurations, just in time: see `search.rs`. It has a
+//!    [`Bound`], and at the bound the verdict is unknown.
+//!
+//! The result says which way was taken (`by_monitor`, `monitor`), and why an object was searched (`search_reason`).
+//!
+//! # Your own data type
+//!
+//! [`SequentialModel`] is a data type by its sequential behaviour; [`check_history`] returns an order of the operations, or those
+//! that suffice for a contradiction; [`assert_linearizable`] is for tests.
+//!
+//! # Files, in reading order
+//!
+//! - `linearizable`: the checker, its loop over objects, its verdict
+//! - `model`: the data types, and what an operation does
+//! - `gathering`, `values`, `object`: operations and values as numbers, by key
+//! - `register_zones`: registers with unique values
+//! - `monitors`, `collection_monitor`: collections with unique values
+//! - `search`, `configurations`, `counterexample`: the search
+//! - `collections`, `text_reads`: states of collections, and of appended text
+//! - `explanation`: a violation in words
+//! - `sequential`: models of the user's own
+//! - `online`: registers and locks while they are recorded
+//!
+//! # What is absent
+//!
+//! - No file, thread, clock or randomness; the only input is a [`ChunkSource`](seatrial_history::ChunkSource).
+//! - No transactions and no weaker models: these are in the crates `isolation` and `inference`.
+//! - No certificate: the orders that searches find are not written down yet.
 
 mod collection_monitor;
 mod collections;
