@@ -33,8 +33,8 @@ echo "| --- | --- | --- | --- |"
 farm "decisions against all orders of commits and versions" $((count * 3 / 2)) "${isolation[@]}" --lib decision::tests
 farm "lists against all serial orders" "$count" "${inference[@]}" --test all transactions::agrees_with_all_serial_orders
 farm "lists: certificates" "$count" "${inference[@]}" --test all transactions::verdicts_come_with_certificates
-farm "lists: windows against judged at once" "$count" "${inference[@]}" --test all windows::
-farm "while it is recorded against judged afterwards" "$count" -p seatrial-check --test all online::
+farm "lists: windows against the whole" "$count" "${inference[@]}" --test all windows::
+farm "while it is recorded against afterwards" "$count" -p seatrial-check --test all online::
 farm "registers against all orders" "$count" "${inference[@]}" --test all registers::
 farm "registers: certificates, damaged ones too" "$count" "${inference[@]}" --test all proofs::
 farm "weak levels against all orders of commits, and their certificates" "$count" "${isolation[@]}" --test all isolation::

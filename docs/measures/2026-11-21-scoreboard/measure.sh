@@ -231,7 +231,7 @@ ordered() {
       sed '1s/^/{/; $s/,$/}/' >"$folder/$name.json"
   fi
   line "$what" "$name.sea" "" "" "$count" --checker isolation --model snapshot-isolation
-  line "$what, the database's order told" "$name.sea" "" "" "$count" --checker isolation --model snapshot-isolation \
+  line "$what, the database's order given" "$name.sea" "" "" "$count" --checker isolation --model snapshot-isolation \
     --transaction-order "$folder/$name.json"
 }
 
