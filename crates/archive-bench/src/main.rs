@@ -148,7 +148,7 @@ impl Subject {
 
 /// One iteration.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct ResultRow {
     /// Counted from 1.
     round: u32,
     case: Case,
@@ -244,7 +244,7 @@ fn measure(
         );
         for (number, rate) in rates.into_iter().enumerate() {
             let warm_up = number < warm_ups;
-            table.rows.push(Row {
+            table.rows.push(ResultRow {
                 round,
                 case,
                 subject,

@@ -1,6 +1,6 @@
 //! The result: medians with their range, ratios, and every iteration.
 
-use super::{Case, Row, Setting, Subject};
+use super::{Case, ResultRow, Setting, Subject};
 use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::Path;
 /// All iterations so far.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<ResultRow>,
 }
 
 /// Median and range of messages a second.
@@ -49,7 +49,7 @@ impl Table {
     }
 
     fn spread(&self, case: Case, subject: Subject) -> Option<Spread> {
-        let counted = |row: &&Row| row.case == case && row.subject == subject && !row.warm_up;
+        let counted = |row: &&ResultRow| row.case == case && row.subject == subject && !row.warm_up;
         Spread::new(
             self.rows
                 .iter()

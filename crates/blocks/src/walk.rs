@@ -243,7 +243,7 @@ impl<'a> Walker<'a> {
         }
         match self.evidence(offset) {
             Err(cause) => WalkError::Fault { offset, cause },
-            Ok(Evidence {
+            Ok(DamageEvidence {
                 ordered: Some((newer_offset, newer_sequence)),
                 ..
             }) => WalkError::Damaged(Damage {
@@ -252,7 +252,7 @@ impl<'a> Walker<'a> {
                 newer_offset,
                 newer_sequence,
             }),
-            Ok(Evidence { unordered, .. }) => WalkError::Torn(Torn {
+            Ok(DamageEvidence { unordered, .. }) => WalkError::Torn(Torn {
                 offset,
                 length: self.window.disk_length() - offset,
                 defect,
@@ -262,8 +262,8 @@ impl<'a> Walker<'a> {
     }
 
     /// Looks for newer blocks at and after `invalid`, the offset of the invalid block. Reads up to the end of the file.
-    fn evidence(&mut self, invalid: u64) -> io::Result<Evidence> {
-        let mut evidence = Evidence::default();
+    fn evidence(&mut self, invalid: u64) -> io::Result<DamageEvidence> {
+        let mut evidence = DamageEvidence::default();
         let mut offset = match self.header(invalid)? {
             // A valid header of the expected block: bytes in its payload that look like blocks are no evidence.
             Ok(header) if self.expected.is_none_or(|next| next == header.sequence) => {
@@ -345,7 +345,7 @@ impl Owner {
 
 /// Newer blocks after an invalid one.
 #[derive(Default)]
-struct Evidence {
+struct DamageEvidence {
     /// Offset and sequence number of the first one that was written after the invalid block was durable.
     ordered: Option<(u64, u64)>,
     /// Number of those before it that were not.

@@ -15,7 +15,7 @@ const LISTED_MAX: usize = 3;
 
 /// Where operations are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Extent {
+enum MissingExtent {
     /// At the end only: the run was killed or lost power. What is there is a prefix of the history.
     End,
     /// At the end only, and some of it was written and cannot be read: what is there is a prefix of what was recorded.
@@ -27,7 +27,7 @@ enum Extent {
 /// A part of the history that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingPart {
-    extent: Extent,
+    extent: MissingExtent,
     /// What is missing and why, in words.
     description: String,
 }
@@ -82,11 +82,17 @@ impl Robustness {
     };
 
     /// Does this anomaly hold, whatever the missing part contains?
-    fn holds(&self, anomaly: Anomaly, extent: Extent) -> bool {
+    fn holds(&self, anomaly: Anomaly, extent: MissingExtent) -> bool {
         match (extent, self.certain) {
-            (Extent::End | Extent::DamagedEnd, _) => !self.explained_by_end.contains(&anomaly),
-            (Extent::Anywhere, CertainAnomalies::Only(certain)) => certain.contains(&anomaly),
-            (Extent::Anywhere, CertainAnomalies::AllExcept(others)) => !others.contains(&anomaly),
+            (MissingExtent::End | MissingExtent::DamagedEnd, _) => {
+                !self.explained_by_end.contains(&anomaly)
+            }
+            (MissingExtent::Anywhere, CertainAnomalies::Only(certain)) => {
+                certain.contains(&anomaly)
+            }
+            (MissingExtent::Anywhere, CertainAnomalies::AllExcept(others)) => {
+                !others.contains(&anomaly)
+            }
         }
     }
 }
@@ -101,7 +107,7 @@ impl MissingPart {
     /// The end of the history is missing, for the reason in `description`.
     pub fn end(description: impl Into<String>) -> MissingPart {
         MissingPart {
-            extent: Extent::End,
+            extent: MissingExtent::End,
             description: description.into(),
         }
     }
@@ -110,7 +116,7 @@ impl MissingPart {
     /// valid verdict says nothing about what was recorded.
     pub fn damaged_end(description: impl Into<String>) -> MissingPart {
         MissingPart {
-            extent: Extent::DamagedEnd,
+            extent: MissingExtent::DamagedEnd,
             description: description.into(),
         }
     }
@@ -118,7 +124,7 @@ impl MissingPart {
     /// Operations are missing anywhere in the history.
     pub fn anywhere(description: impl Into<String>) -> MissingPart {
         MissingPart {
-            extent: Extent::Anywhere,
+            extent: MissingExtent::Anywhere,
             description: description.into(),
         }
     }
@@ -185,7 +191,7 @@ impl MissingPart {
         match verdict.valid {
             Validity::Unknown(_) => return,
             Validity::Valid
-                if self.extent == Extent::End && verdict.robustness.is_valid_on_prefix =>
+                if self.extent == MissingExtent::End && verdict.robustness.is_valid_on_prefix =>
             {
                 return;
             }
@@ -209,10 +215,10 @@ impl MissingPart {
             }
         }
         let missing = match self.extent {
-            Extent::End | Extent::DamagedEnd => {
+            MissingExtent::End | MissingExtent::DamagedEnd => {
                 format!("the end of the history is missing ({})", self.description)
             }
-            Extent::Anywhere => format!("operations are missing ({})", self.description),
+            MissingExtent::Anywhere => format!("operations are missing ({})", self.description),
         };
         let found = match verdict.valid {
             Validity::Invalid => "they may explain what was found",
@@ -329,7 +335,7 @@ mod tests {
 
     /// A verdict with these anomalies, after 7 operations were found to be missing.
     fn limited(
-        extent: Extent,
+        extent: MissingExtent,
         robustness: Robustness,
         model: &str,
         anomalies: &[Anomaly],
@@ -362,8 +368,9 @@ mod tests {
 
     #[test]
     fn with_gaps_valid_becomes_unknown_and_certain_anomalies_stay() {
-        let limited =
-            |robustness, model, anomalies| limited(Extent::Anywhere, robustness, model, anomalies);
+        let limited = |robustness, model, anomalies| {
+            limited(MissingExtent::Anywhere, robustness, model, anomalies)
+        };
         assert!(is_unknown(&limited(BY_LEVEL, "serializable", &[])));
         assert!(is_unknown(&limited(Stats.robustness(), "", &["no-ok"])));
         let register = limited(Robustness::OF_PREFIX, "linearizable", &["nonlinearizable"]);
@@ -387,13 +394,14 @@ mod tests {
     #[test]
     fn without_the_end_only_losses_are_taken_back() {
         let visible = limited(
-            Extent::End,
+            MissingExtent::End,
             SetFull::new(Visibility::Linearizable).robustness(),
             "linearizable",
             &["lost"],
         );
         assert_eq!(visible.valid, Validity::Invalid);
-        let limited = |robustness, anomalies| limited(Extent::End, robustness, "", anomalies);
+        let limited =
+            |robustness, anomalies| limited(MissingExtent::End, robustness, "", anomalies);
         let eventual = SetFull::new(Visibility::Eventual);
         let checkers: [&dyn Checker; 3] = [&TotalQueue, &Set, &eventual];
         for checker in checkers {
@@ -417,7 +425,7 @@ mod tests {
     #[test]
     fn with_a_damaged_end_no_verdict_is_valid() {
         let limited =
-            |robustness, anomalies| limited(Extent::DamagedEnd, robustness, "", anomalies);
+            |robustness, anomalies| limited(MissingExtent::DamagedEnd, robustness, "", anomalies);
         assert!(is_unknown(&limited(Robustness::OF_PREFIX, &[])));
         assert!(is_unknown(&limited(Set.robustness(), &["lost"])));
         let register = limited(Robustness::OF_PREFIX, &["nonlinearizable"]);
@@ -509,10 +517,10 @@ mod tests {
         assert_eq!(of(json!({})), None);
         assert_eq!(of(json!({"salvaged": {"missing": []}})), None);
         let gap = of(json!({"salvaged": {"missing": [1]}, "end": "missing"})).unwrap();
-        assert_eq!(gap.extent, Extent::Anywhere);
+        assert_eq!(gap.extent, MissingExtent::Anywhere);
         assert!(gap.warning().contains("missing: 1 gap, see"), "{gap:?}");
         let unsealed = of(json!({"end": "missing"})).unwrap();
-        assert_eq!(unsealed.extent, Extent::DamagedEnd);
+        assert_eq!(unsealed.extent, MissingExtent::DamagedEnd);
         assert!(unsealed.description().contains("never sealed"));
         let cut = json!({"end": "missing", "repaired": [{"bytes": 7, "offset": 90}]});
         let cut = of(cut).unwrap();

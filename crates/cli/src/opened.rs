@@ -190,7 +190,7 @@ impl Opened {
                 bytes: Arc::clone(&bytes),
             })
         } else {
-            Arc::new(Kept::of(source, (&notes, &bytes))?)
+            Arc::new(KeptChunks::of(source, (&notes, &bytes))?)
         };
         Ok(Opened {
             source,
@@ -474,20 +474,20 @@ impl fmt::Display for Enough {
 impl std::error::Error for Enough {}
 
 /// A history that can be read only once, kept in chunks.
-struct Kept(Vec<Chunk>);
+struct KeptChunks(Vec<Chunk>);
 
-impl Kept {
-    fn of(source: Source, notes: (&Mutex<Notes>, &AtomicU64)) -> Result<Kept> {
+impl KeptChunks {
+    fn of(source: Source, notes: (&Mutex<Notes>, &AtomicU64)) -> Result<KeptChunks> {
         let mut chunks = Vec::new();
         produce(source, CHUNK_LENGTH, notes, &mut |chunk| {
             chunks.push(std::mem::take(chunk));
             ControlFlow::Continue(())
         })?;
-        Ok(Kept(chunks))
+        Ok(KeptChunks(chunks))
     }
 }
 
-impl ChunkSource for Kept {
+impl ChunkSource for KeptChunks {
     fn round(&self, take: &mut Take<'_>) -> Result<(), SourceError> {
         for chunk in &self.0 {
             if take(chunk).is_break() {

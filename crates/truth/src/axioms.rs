@@ -37,7 +37,7 @@ impl Weak {
 
 /// A read that no own write comes before: at which micro-operation, of which key, from whom (`None`: the initial state).
 #[derive(Clone, Copy, Debug)]
-struct Source {
+struct ReadSource {
     key: u8,
     writer: Option<usize>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Axioms<'a> {
     case: &'a Case,
     members: Set,
     /// By transaction its sources in order; nothing when a read is wrong at any level.
-    sources: Option<Vec<Vec<Source>>>,
+    sources: Option<Vec<Vec<ReadSource>>>,
     /// By transaction: later ones of its session, and those that read from it.
     sessions: Edges,
     reads: Edges,
@@ -83,7 +83,7 @@ impl Axioms<'_> {
     }
 
     /// Whom a transaction reads from.
-    fn sources_of(&self, number: usize) -> Option<Vec<Source>> {
+    fn sources_of(&self, number: usize) -> Option<Vec<ReadSource>> {
         let txn = &self.case.txns[number];
         let mut sources = Vec::new();
         if !txn.is_ok() {
@@ -110,7 +110,7 @@ impl Axioms<'_> {
                     .filter(|&other| last_write(&self.case.txns[other], key) == Some(micro.value));
                 Some(writers.next()?)
             };
-            sources.push(Source { key, writer });
+            sources.push(ReadSource { key, writer });
         }
         Some(sources)
     }

@@ -24,7 +24,7 @@ const PROGRAMS: [&str; 3] = ["/sbin", "/usr/sbin", "/usr/bin"];
 
 /// What one cut came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Outcome {
+struct CutOutcome {
     /// Messages, appends or operations that were acknowledged as durable.
     acknowledged: u64,
     /// What was there after the cut.
@@ -168,7 +168,7 @@ fn cut(
     disk: &mut Disk,
     scratch: &Path,
     rng: &mut Rng,
-) -> Result<Outcome> {
+) -> Result<CutOutcome> {
     disk.format(kind)?;
     let flush = if rng.chance(0.8) {
         Flush::Nothing

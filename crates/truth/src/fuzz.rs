@@ -35,13 +35,13 @@ struct Found {
 
 /// Everything that was found.
 #[derive(Clone, Debug, Default)]
-struct Tally {
+struct FuzzTally {
     readers: BTreeMap<&'static str, Found>,
     failures: Vec<String>,
 }
 
-impl Tally {
-    fn add(&mut self, other: Tally) {
+impl FuzzTally {
+    fn add(&mut self, other: FuzzTally) {
         for (name, found) in other.readers {
             let all = self.readers.entry(name).or_default();
             all.inputs += found.inputs;
@@ -93,9 +93,9 @@ pub(crate) fn run(program: &Program, options: FuzzOptions<'_>) -> Result<bool> {
     let readers = readers(program, &samples).context("samples")?;
     let limited = program.limited(ADDRESS_SPACE);
     let next = AtomicU64::new(options.first);
-    let work = |thread: usize| -> Result<Tally> {
+    let work = |thread: usize| -> Result<FuzzTally> {
         let folder = scratch.path().join(thread.to_string());
-        let mut tally = Tally::default();
+        let mut tally = FuzzTally::default();
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= options.first + options.inputs {
@@ -105,11 +105,11 @@ pub(crate) fn run(program: &Program, options: FuzzOptions<'_>) -> Result<bool> {
                 .with_context(|| format!("input {number}"))?;
         }
     };
-    let tally = std::thread::scope(|scope| -> Result<Tally> {
+    let tally = std::thread::scope(|scope| -> Result<FuzzTally> {
         let work = &work;
         let threads = (0..options.threads).map(|thread| scope.spawn(move || work(thread)));
         let threads: Vec<_> = threads.collect();
-        let mut all = Tally::default();
+        let mut all = FuzzTally::default();
         for thread in threads {
             match thread.join() {
                 Ok(tally) => all.add(tally?),
@@ -135,7 +135,7 @@ fn input(
     number: u64,
     options: FuzzOptions<'_>,
     folder: &Path,
-    tally: &mut Tally,
+    tally: &mut FuzzTally,
 ) -> Result<()> {
     let mut rng = Rng::from_seed(options.seed ^ number).fork("fuzz");
     // Servers take long to start, so they get fewer inputs; all other readers get equal shares.

@@ -37,7 +37,7 @@ const STORES: [Store; 7] = [
 ];
 
 /// Random parameters of one case.
-struct Shape {
+struct CaseShape {
     kind: Kind,
     store: Store,
     transactions: usize,
@@ -110,7 +110,7 @@ fn simulated(kind: Kind, rng: &mut Rng) -> Case {
     } else {
         3 + rng.index(4)
     };
-    let shape = Shape {
+    let shape = CaseShape {
         kind,
         store: *rng.pick(&STORES),
         transactions,
@@ -124,7 +124,7 @@ fn simulated(kind: Kind, rng: &mut Rng) -> Case {
 }
 
 /// A transaction that runs.
-struct Running {
+struct RunningTransaction {
     number: usize,
     client: usize,
     done: usize,
@@ -136,11 +136,11 @@ struct Running {
 
 /// A store that runs the transactions of a case in a random order, and records what their clients see.
 struct StoreSimulation<'a> {
-    shape: &'a Shape,
+    shape: &'a CaseShape,
     rng: &'a mut Rng,
     case: Case,
     clock: u16,
-    running: Vec<Running>,
+    running: Vec<RunningTransaction>,
     /// The processes of clients that are free.
     free: Vec<usize>,
     processes: u8,
@@ -153,7 +153,7 @@ struct StoreSimulation<'a> {
 }
 
 impl<'a> StoreSimulation<'a> {
-    fn new(shape: &'a Shape, rng: &'a mut Rng) -> StoreSimulation<'a> {
+    fn new(shape: &'a CaseShape, rng: &'a mut Rng) -> StoreSimulation<'a> {
         let clients = shape.clients;
         StoreSimulation {
             shape,
@@ -226,7 +226,7 @@ impl<'a> StoreSimulation<'a> {
             Store::Stale if self.rng.chance(0.4) => self.states[self.rng.index(latest + 1)],
             _ => self.states[latest],
         };
-        self.running.push(Running {
+        self.running.push(RunningTransaction {
             number: self.case.txns.len(),
             client,
             done: 0,
@@ -341,7 +341,12 @@ impl<'a> StoreSimulation<'a> {
         self.free.push(one.client);
     }
 
-    fn commit(&mut self, one: &Running, mut state: State, mut versions: [u64; KEYS_MAX]) {
+    fn commit(
+        &mut self,
+        one: &RunningTransaction,
+        mut state: State,
+        mut versions: [u64; KEYS_MAX],
+    ) {
         let txn = &self.case.txns[one.number];
         for (key, value) in txn.writes() {
             let key = usize::from(key);

@@ -71,7 +71,7 @@ const STEPS_MAX: u32 = 200_000;
 /// only counts as far as it shows its own writes (`internal` is not forbidden by every model).
 pub(crate) fn kept(case: &Case, strict: bool) -> Option<u16> {
     let all = Phenomena::ALL.iter().map(|it| it.bit()).sum();
-    let mut search = Search {
+    let mut search = GraphSearch {
         case,
         members: case.members(),
         sessions: case_edges(case, Txn::is_run_before),
@@ -151,7 +151,7 @@ struct Graph {
     cursor: bool,
 }
 
-struct Search<'a> {
+struct GraphSearch<'a> {
     case: &'a Case,
     members: Set,
     sessions: Edges,
@@ -162,7 +162,7 @@ struct Search<'a> {
     steps: u32,
 }
 
-impl Search<'_> {
+impl GraphSearch<'_> {
     /// All version orders of a key in which every read is of an installed version.
     fn version_orders(&self, key: u8, strict: bool) -> Vec<Versions> {
         let writers = members_of(self.members).filter(|&one| self.case.txns[one].has_written(key));

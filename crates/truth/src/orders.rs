@@ -64,7 +64,7 @@ fn apply(case: &Case, txn: &Txn, state: &mut State) {
 /// All orders of commits are tried, and for each commit all snapshots before it, numbered by commits.
 pub(crate) fn is_explained(case: &Case, rule: Rule, follows: Follows) -> bool {
     let members = case.members();
-    let mut search = Search {
+    let mut search = OrderSearch {
         case,
         rule,
         members,
@@ -81,7 +81,7 @@ pub(crate) fn is_explained(case: &Case, rule: Rule, follows: Follows) -> bool {
     search.extend(0, 0, [0; KEYS_MAX])
 }
 
-struct Search<'a> {
+struct OrderSearch<'a> {
     case: &'a Case,
     rule: Rule,
     members: Set,
@@ -93,7 +93,7 @@ struct Search<'a> {
     place: [usize; TRANSACTIONS_MAX],
 }
 
-impl Search<'_> {
+impl OrderSearch<'_> {
     /// Can the rest be committed after these? `written`: by key, after how many commits it was last written.
     fn extend(&mut self, committed: Set, count: usize, written: [usize; KEYS_MAX]) -> bool {
         if committed == self.members {

@@ -164,7 +164,7 @@ fn all_cases(topic: Topic, histories: u64, options: &Options) -> Result<Tally> {
     let next = AtomicU64::new(options.first);
     let end = options.first + histories;
     let work = || -> Result<Tally> {
-        let mut worker = Worker::new(topic, options)?;
+        let mut worker = CheckWorker::new(topic, options)?;
         loop {
             let first = next.fetch_add(BATCH, Ordering::Relaxed);
             if first >= end {
@@ -189,7 +189,7 @@ fn all_cases(topic: Topic, histories: u64, options: &Options) -> Result<Tally> {
 }
 
 /// One thread's tools, and what it found.
-struct Worker {
+struct CheckWorker {
     topic: Topic,
     seed: u64,
     models: usize,
@@ -199,15 +199,15 @@ struct Worker {
     tally: Tally,
 }
 
-impl Worker {
-    fn new(topic: Topic, options: &Options) -> Result<Worker> {
+impl CheckWorker {
+    fn new(topic: Topic, options: &Options) -> Result<CheckWorker> {
         let (subjects, forger, routes) = match topic {
             Topic::Verdicts(kind) => (subjects(kind), None, None),
             Topic::Forged(kind) => (subjects(kind), Some(Forger::new(kind)), None),
             Topic::Routes(kind) => (subjects(kind), None, Some(Routes::new()?)),
             Topic::Data => (Vec::new(), None, None),
         };
-        Ok(Worker {
+        Ok(CheckWorker {
             topic,
             seed: options.seed,
             models: options.models.unwrap_or(usize::MAX),
@@ -220,7 +220,7 @@ impl Worker {
 
     /// The history of this number.
     fn take(&mut self, number: u64) -> Result<()> {
-        let Worker {
+        let CheckWorker {
             seed,
             subjects,
             tally,

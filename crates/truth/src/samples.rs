@@ -14,7 +14,7 @@ fn folder() -> Option<PathBuf> {
 }
 
 /// One line of a manifest.
-struct Sample {
+struct CorpusSample {
     file: String,
     format: String,
     checker: String,
@@ -72,9 +72,9 @@ pub(crate) fn run() -> Result<bool> {
     Ok(wrong == 0)
 }
 
-fn sample(line: &str) -> Option<Sample> {
+fn sample(line: &str) -> Option<CorpusSample> {
     let mut columns = line.split('\t').map(str::to_owned);
-    Some(Sample {
+    Some(CorpusSample {
         file: columns.next()?,
         format: columns.next()?,
         checker: columns.next()?,
@@ -83,7 +83,7 @@ fn sample(line: &str) -> Option<Sample> {
 }
 
 /// What to ask of a sample: options of the command line, and the expected answer.
-fn questions(sample: &Sample) -> Vec<(Vec<String>, String)> {
+fn questions(sample: &CorpusSample) -> Vec<(Vec<String>, String)> {
     let words = |text: &str| {
         text.split_whitespace()
             .map(str::to_owned)

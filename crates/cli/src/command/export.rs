@@ -19,7 +19,7 @@ use std::path::Path;
 
 /// What a history can become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
+enum ExportTarget {
     Text(Layout),
     Registers(RegisterLayout),
     Sea,
@@ -30,33 +30,33 @@ enum Target {
 /// Their names.
 const TARGETS: &str = "edn, jsonl, json, plume, dbcop, timekiller, sea, arrow, parquet";
 
-impl Target {
-    fn by_name(name: &str) -> Option<Target> {
+impl ExportTarget {
+    fn by_name(name: &str) -> Option<ExportTarget> {
         Some(match name {
-            "edn" => Target::Text(Layout::Edn),
-            "jsonl" | "ndjson" => Target::Text(Layout::JsonLines),
-            "json" => Target::Text(Layout::Json),
-            "plume" | "polysi" => Target::Registers(RegisterLayout::Plume),
-            "dbcop" | "bincode" => Target::Registers(RegisterLayout::Dbcop),
-            "timekiller" => Target::Registers(RegisterLayout::TimeKiller),
-            "sea" => Target::Sea,
-            "arrow" | "arrows" | "feather" | "ipc" => Target::Arrow,
-            "parquet" => Target::Parquet,
+            "edn" => ExportTarget::Text(Layout::Edn),
+            "jsonl" | "ndjson" => ExportTarget::Text(Layout::JsonLines),
+            "json" => ExportTarget::Text(Layout::Json),
+            "plume" | "polysi" => ExportTarget::Registers(RegisterLayout::Plume),
+            "dbcop" | "bincode" => ExportTarget::Registers(RegisterLayout::Dbcop),
+            "timekiller" => ExportTarget::Registers(RegisterLayout::TimeKiller),
+            "sea" => ExportTarget::Sea,
+            "arrow" | "arrows" | "feather" | "ipc" => ExportTarget::Arrow,
+            "parquet" => ExportTarget::Parquet,
             _ => return None,
         })
     }
 
     /// The target that is asked for, or that the name of the output implies; EDN when nothing says otherwise.
-    fn of(arguments: &ExportArguments) -> Result<Target> {
+    fn of(arguments: &ExportArguments) -> Result<ExportTarget> {
         if let Some(name) = &arguments.to {
-            return Target::by_name(name)
+            return ExportTarget::by_name(name)
                 .with_context(|| unknown_name("format", name, TARGETS.split(", ")));
         }
         let Some(out) = &arguments.out else {
-            return Ok(Target::Text(Layout::Edn));
+            return Ok(ExportTarget::Text(Layout::Edn));
         };
         let extension = out.extension().and_then(|extension| extension.to_str());
-        extension.and_then(Target::by_name).with_context(|| {
+        extension.and_then(ExportTarget::by_name).with_context(|| {
             let out = out.display();
             format!("{out}: its name does not say what to write; --to takes {TARGETS}")
         })
@@ -70,15 +70,15 @@ const NOT_IN_JSON: &str = "one JSON array cannot say that operations of this his
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &ExportArguments) -> Result<Exit> {
-    let target = Target::of(arguments)?;
+    let target = ExportTarget::of(arguments)?;
     let Some(out) = &arguments.out else {
         let mut source = Source::of(&arguments.source)?;
         let out = io::stdout().lock();
         let written = match target {
-            Target::Text(layout) => text(&mut source, layout, out, true),
-            Target::Registers(layout @ (RegisterLayout::Plume | RegisterLayout::TimeKiller)) => {
-                registers(&mut source, layout, out, true)
-            }
+            ExportTarget::Text(layout) => text(&mut source, layout, out, true),
+            ExportTarget::Registers(
+                layout @ (RegisterLayout::Plume | RegisterLayout::TimeKiller),
+            ) => registers(&mut source, layout, out, true),
             _ => bail!("this is no text: name a file for it with -o FILE"),
         };
         source.warn();
@@ -91,19 +91,21 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Exit> {
     let place = Place::new(out, arguments.force)?;
     let mut source = Source::of(&arguments.source)?;
     let events = match target {
-        Target::Text(layout) => {
+        ExportTarget::Text(layout) => {
             let file = create(place.partial())?;
             text(&mut source, layout, file, arguments.quiet)
         }
-        Target::Registers(layout) => {
+        ExportTarget::Registers(layout) => {
             let file = create(place.partial())?;
             registers(&mut source, layout, file, arguments.quiet)
         }
-        Target::Sea => {
+        ExportTarget::Sea => {
             let opened = Opened::open(&arguments.source.file, arguments.source.opening()?)?;
             import::write(&opened, source.results()?.as_ref(), &place, arguments.quiet)
         }
-        Target::Arrow | Target::Parquet => table(&mut source, target, &place, arguments.quiet),
+        ExportTarget::Arrow | ExportTarget::Parquet => {
+            table(&mut source, target, &place, arguments.quiet)
+        }
     }?;
     place.keep()?;
     source.warn();
@@ -163,9 +165,9 @@ pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// Writes all of `source` as a table; how many events it has.
 #[cfg(feature = "parquet")]
-fn table(source: &mut Source, target: Target, place: &Place, quiet: bool) -> Result<u64> {
+fn table(source: &mut Source, target: ExportTarget, place: &Place, quiet: bool) -> Result<u64> {
     let target = match target {
-        Target::Arrow => seatrial_columnar::Target::Arrow,
+        ExportTarget::Arrow => seatrial_columnar::Target::Arrow,
         _ => seatrial_columnar::Target::Parquet,
     };
     let file = BufWriter::with_capacity(1 << 16, create(place.partial())?);
@@ -181,7 +183,7 @@ fn table(source: &mut Source, target: Target, place: &Place, quiet: bool) -> Res
 
 /// Arrow and Parquet take minutes to compile, so the default build leaves them out.
 #[cfg(not(feature = "parquet"))]
-fn table(_: &mut Source, _: Target, _: &Place, _: bool) -> Result<u64> {
+fn table(_: &mut Source, _: ExportTarget, _: &Place, _: bool) -> Result<u64> {
     bail!(
         "this seatrial was built without Arrow and Parquet; build one with them: \
          cargo build --release --features parquet"

@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Exit> {
     let options = options(arguments)?;
     let attributes = attributes(&options);
     rehearse(&options)?;
-    let sink = Sink::create(arguments, &attributes)?;
+    let sink = OutputSink::create(arguments, &attributes)?;
     let began = Instant::now();
     let bar = bar(arguments, options.operations);
     let written = write(Database::new(&options)?, sink, &bar);
@@ -142,7 +142,7 @@ fn options(arguments: &GenerateArguments) -> Result<Options> {
     options.reads = arguments.reads;
     options.read_before_write = arguments.read_before_write;
     options.no_key_twice = arguments.no_key_twice;
-    options.timestamps = arguments.timestamps || Form::of(arguments)?.needs_timestamps();
+    options.timestamps = arguments.timestamps || OutputForm::of(arguments)?.needs_timestamps();
     options.concurrency = arguments.concurrency;
     options.keys = arguments.keys;
     options.fail = arguments.fail;
@@ -239,42 +239,42 @@ fn simulate(
 
 /// How a history is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum OutputForm {
     Sea,
     Edn,
     Lines,
     Registers(RegisterLayout),
 }
 
-impl Form {
+impl OutputForm {
     /// Their names.
     const NAMES: &str = "sea, edn, jsonl, plume, dbcop, timekiller";
 
-    fn by_name(name: &str) -> Option<Form> {
+    fn by_name(name: &str) -> Option<OutputForm> {
         Some(match name {
-            "sea" => Form::Sea,
-            "edn" => Form::Edn,
-            "jsonl" | "ndjson" => Form::Lines,
-            "plume" | "polysi" => Form::Registers(RegisterLayout::Plume),
-            "dbcop" | "bincode" => Form::Registers(RegisterLayout::Dbcop),
-            "timekiller" => Form::Registers(RegisterLayout::TimeKiller),
+            "sea" => OutputForm::Sea,
+            "edn" => OutputForm::Edn,
+            "jsonl" | "ndjson" => OutputForm::Lines,
+            "plume" | "polysi" => OutputForm::Registers(RegisterLayout::Plume),
+            "dbcop" | "bincode" => OutputForm::Registers(RegisterLayout::Dbcop),
+            "timekiller" => OutputForm::Registers(RegisterLayout::TimeKiller),
             _ => return None,
         })
     }
 
     /// The one that is asked for, or that the name of the file implies.
-    fn of(arguments: &GenerateArguments) -> Result<Form> {
-        let known = Form::NAMES;
+    fn of(arguments: &GenerateArguments) -> Result<OutputForm> {
+        let known = OutputForm::NAMES;
         if let Some(name) = &arguments.to {
-            let form = Form::by_name(name);
+            let form = OutputForm::by_name(name);
             return form.with_context(|| unknown_name("format", name, known.split(", ")));
         }
         let path = &arguments.out;
         if path == Path::new("-") {
-            return Ok(Form::Edn);
+            return Ok(OutputForm::Edn);
         }
         let ending = path.extension().and_then(|ending| ending.to_str());
-        ending.and_then(Form::by_name).with_context(|| {
+        ending.and_then(OutputForm::by_name).with_context(|| {
             let path = path.display();
             format!("{path}: its ending does not say how to write it; --to takes {known}")
         })
@@ -282,12 +282,12 @@ impl Form {
 
     /// Does it have the database's timestamps?
     fn needs_timestamps(self) -> bool {
-        self == Form::Registers(RegisterLayout::TimeKiller)
+        self == OutputForm::Registers(RegisterLayout::TimeKiller)
     }
 }
 
 /// Where the operations go.
-enum Sink {
+enum OutputSink {
     Sea(Box<HistoryWriter>),
     Edn(Counted),
     Lines(Counted),
@@ -295,7 +295,7 @@ enum Sink {
 }
 
 /// The sink, and the file that gets its name when it is whole; `None` for standard output.
-type Begun = (Sink, Option<Place>);
+type Begun = (OutputSink, Option<Place>);
 
 /// A file or standard output, and how much went there.
 struct Counted {
@@ -315,12 +315,12 @@ impl Write for Counted {
     }
 }
 
-impl Sink {
+impl OutputSink {
     /// Begins the file, which must not exist.
     fn create(arguments: &GenerateArguments, attributes: &Json) -> Result<Begun> {
         let path = &arguments.out;
         let is_standard = path == Path::new("-");
-        let form = Form::of(arguments)?;
+        let form = OutputForm::of(arguments)?;
         let place = (!is_standard).then(|| {
             let path = path.display();
             ensure!(
@@ -330,7 +330,7 @@ impl Sink {
             Place::new(&arguments.out, false)
         });
         let place = place.transpose()?;
-        if form == Form::Sea {
+        if form == OutputForm::Sea {
             let Some(place) = place else {
                 bail!("a test file is no text: name a file for it");
             };
@@ -339,7 +339,7 @@ impl Sink {
                 ..WriterOptions::default()
             };
             let writer = HistoryWriter::create_with(place.partial(), attributes, options)?;
-            return Ok((Sink::Sea(Box::new(writer)), Some(place)));
+            return Ok((OutputSink::Sea(Box::new(writer)), Some(place)));
         }
         let out: Box<dyn Write> = match &place {
             None => Box::new(io::stdout()),
@@ -353,19 +353,21 @@ impl Sink {
             bytes: 0,
         };
         let sink = match form {
-            Form::Sea | Form::Edn => Sink::Edn(out),
-            Form::Lines => Sink::Lines(out),
-            Form::Registers(layout) => Sink::Registers(Box::new(RegisterWriter::new(out, layout))),
+            OutputForm::Sea | OutputForm::Edn => OutputSink::Edn(out),
+            OutputForm::Lines => OutputSink::Lines(out),
+            OutputForm::Registers(layout) => {
+                OutputSink::Registers(Box::new(RegisterWriter::new(out, layout)))
+            }
         };
         Ok((sink, place))
     }
 
     fn push(&mut self, op: &Op) -> Result<()> {
         match self {
-            Sink::Sea(writer) => writer.push(op)?,
-            Sink::Edn(out) => writeln!(out, "{op}")?,
-            Sink::Lines(out) => writeln!(out, "{}", export::json(op))?,
-            Sink::Registers(writer) => writer.push(op)?,
+            OutputSink::Sea(writer) => writer.push(op)?,
+            OutputSink::Edn(out) => writeln!(out, "{op}")?,
+            OutputSink::Lines(out) => writeln!(out, "{}", export::json(op))?,
+            OutputSink::Registers(writer) => writer.push(op)?,
         }
         Ok(())
     }
@@ -373,16 +375,16 @@ impl Sink {
     /// Completes the file and gives it its name; its bytes.
     fn finish(self, place: Option<Place>) -> Result<u64> {
         let bytes = match (self, &place) {
-            (Sink::Sea(writer), place) => {
+            (OutputSink::Sea(writer), place) => {
                 writer.seal()?;
                 let path = place.as_ref().map(Place::partial);
                 path.map_or(Ok(0), |path| std::fs::metadata(path).map(|it| it.len()))?
             }
-            (Sink::Edn(mut out) | Sink::Lines(mut out), _) => {
+            (OutputSink::Edn(mut out) | OutputSink::Lines(mut out), _) => {
                 out.flush()?;
                 out.bytes
             }
-            (Sink::Registers(writer), _) => writer.finish()?.bytes,
+            (OutputSink::Registers(writer), _) => writer.finish()?.bytes,
         };
         place.map_or(Ok(()), Place::keep)?;
         Ok(bytes)

@@ -32,9 +32,9 @@ const CONCURRENCY: u32 = 6;
 /// Carries the verb out.
 pub(crate) fn run(arguments: &SimArguments, suites: &Suites) -> Result<Exit> {
     let suite = suites.named(&arguments.run.suite)?;
-    let plan = Plan::new(arguments, suite, suites.options_of(suite)?)?;
+    let plan = SimulationPlan::new(arguments, suite, suites.options_of(suite)?)?;
     let began = Instant::now();
-    let mut tally = Tally::default();
+    let mut tally = SeedTally::default();
     let found = explore(plan.seeds.clone(), |seed| {
         let run = plan
             .simulator
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &SimArguments, suites: &Suites) -> Result<Exit> {
 type Assignment = (Work, Vec<Box<dyn Checker>>);
 
 /// What is run for every seed.
-struct Plan {
+struct SimulationPlan {
     suite: &'static dyn Suite,
     simulator: &'static dyn Simulator,
     /// The suite's own options.
@@ -104,7 +104,7 @@ struct Plan {
 
 /// How much was done.
 #[derive(Default)]
-struct Tally {
+struct SeedTally {
     tried: u64,
     /// Seeds whose history says too little.
     unknown: u64,
@@ -112,8 +112,12 @@ struct Tally {
     elapsed: Duration,
 }
 
-impl Plan {
-    fn new(arguments: &SimArguments, suite: &'static dyn Suite, own: OptionValues) -> Result<Plan> {
+impl SimulationPlan {
+    fn new(
+        arguments: &SimArguments,
+        suite: &'static dyn Suite,
+        own: OptionValues,
+    ) -> Result<SimulationPlan> {
         let run = &arguments.run;
         let simulator = suite.simulator().with_context(|| {
             let name = suite.name();
@@ -150,7 +154,7 @@ impl Plan {
         let faults = fault_options(run, usual, nodes, concurrency)?;
         let planned = options.accept_undecided.as_ref();
         let accepts = run.undecided.accept_undecided || planned.is_some_and(|it| it.value);
-        let mut plan = Plan {
+        let mut plan = SimulationPlan {
             suite,
             simulator,
             options: own,
@@ -320,7 +324,7 @@ impl Plan {
         seed: u64,
         run: &Run,
         checked: &CheckedRun,
-        tally: &Tally,
+        tally: &SeedTally,
     ) -> Result<Exit> {
         let exit = Exit::from(&checked.validity());
         let attributes = self.attributes(seed, run);
@@ -358,7 +362,7 @@ impl Plan {
         Ok(exit)
     }
 
-    fn report_success(&self, tally: &Tally) -> Exit {
+    fn report_success(&self, tally: &SeedTally) -> Exit {
         let rate = tally.turns as f64 / tally.elapsed.as_secs_f64();
         if self.arguments.output.json {
             let results = json!({

@@ -49,7 +49,7 @@ const LAST_LIMIT: Duration = Duration::from_secs(30);
 /// Carries the verb out.
 pub(crate) fn run(arguments: &TestArguments, suites: &Suites) -> Result<Exit> {
     let suite = suites.named(&arguments.run.suite)?;
-    let plan = Plan::new(arguments, suite, suites.options_of(suite)?)?;
+    let plan = PlannedTest::new(arguments, suite, suites.options_of(suite)?)?;
     let test = plan.test()?;
     let stop = test.stop.clone();
     let quiet = arguments.run.output.quiet || arguments.run.output.json;
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &TestArguments, suites: &Suites) -> Result<Exit> {
 }
 
 /// One test as it was asked for.
-struct Plan {
+struct PlannedTest {
     suite: &'static dyn Suite,
     /// The suite's own options.
     options: OptionValues,
@@ -86,12 +86,12 @@ struct Plan {
     file: Option<PlanFile>,
 }
 
-impl Plan {
+impl PlannedTest {
     fn new(
         arguments: &TestArguments,
         suite: &'static dyn Suite,
         own: OptionValues,
-    ) -> Result<Plan> {
+    ) -> Result<PlannedTest> {
         let run = &arguments.run;
         let file = plan_file(arguments, suite)?;
         let options = file
@@ -124,7 +124,7 @@ impl Plan {
         let bug = run.bug.as_deref().map(|name| known_bug(suite, name));
         let workload = run.workload.as_deref();
         let workload = workload.unwrap_or_else(|| suite.default_workload());
-        Ok(Plan {
+        Ok(PlannedTest {
             seed: arguments.seed.or(options.seed).unwrap_or_else(draw_seed),
             faults,
             bug: bug.transpose().map_err(failure)?,
@@ -209,7 +209,7 @@ impl Plan {
         let workload = workload.map_err(failure)?;
         let rate = self.rate().unwrap_or(RATE);
         let length = self.length.unwrap_or(TIME);
-        let recovery = Plan::recovery(length);
+        let recovery = PlannedTest::recovery(length);
         let clients = workload
             .generator
             .stagger(rng.fork("stagger"), Duration::from_secs_f64(1.0 / rate))

@@ -1,6 +1,6 @@
 //! The writers that lose their power: how each is begun, and what has to be there afterwards.
 
-use super::Outcome;
+use super::CutOutcome;
 use crate::child::{End, Program, ended, text, wait};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use seatrial_history::TestFile;
@@ -34,7 +34,7 @@ pub(super) struct Writer {
     /// When the power is cut, in milliseconds after its start.
     pub(super) milliseconds: Range<u64>,
     pub(super) begin: fn(&Program, &Path, &Path, &mut Rng) -> Result<Running>,
-    pub(super) check: fn(&Program, &Path, &Path, Acknowledged) -> Result<Outcome>,
+    pub(super) check: fn(&Program, &Path, &Path, Acknowledged) -> Result<CutOutcome>,
 }
 
 /// All of them.
@@ -212,11 +212,11 @@ fn check_archive(
     disk: &Path,
     scratch: &Path,
     acknowledged: Acknowledged,
-) -> Result<Outcome> {
+) -> Result<CutOutcome> {
     let acknowledged = acknowledged.count()?;
-    let mut outcome = Outcome {
+    let mut outcome = CutOutcome {
         acknowledged,
-        ..Outcome::default()
+        ..CutOutcome::default()
     };
     let archive = name(&disk.join("a"));
     let verified = program.run(scratch, &["archive", "verify", &archive], CHECK_MAX)?;
@@ -377,11 +377,11 @@ fn check_store(
     disk: &Path,
     scratch: &Path,
     acknowledged: Acknowledged,
-) -> Result<Outcome> {
+) -> Result<CutOutcome> {
     let acknowledged = acknowledged.count()?;
-    let mut outcome = Outcome {
+    let mut outcome = CutOutcome {
         acknowledged,
-        ..Outcome::default()
+        ..CutOutcome::default()
     };
     let (mut child, address) = match node(program, disk, scratch) {
         Ok(node) => node,
@@ -459,11 +459,11 @@ fn check_history(
     disk: &Path,
     scratch: &Path,
     acknowledged: Acknowledged,
-) -> Result<Outcome> {
+) -> Result<CutOutcome> {
     let Acknowledged::Ran(ran) = acknowledged else {
         return Err(anyhow!("the evidence of another writer"));
     };
-    let mut outcome = Outcome::default();
+    let mut outcome = CutOutcome::default();
     let history = disk.join("run/history.sea");
     let checked = program.run(scratch, &["check", &name(&history)], CHECK_MAX)?;
     let said = checked.stdout + &checked.stderr;

@@ -150,38 +150,45 @@ impl Destination {
     }
 
     /// Resumes the copy of a recording, or begins one.
-    fn begin(&mut self, source: &CopySource) -> Result<Target, CopyError> {
+    fn begin(&mut self, source: &CopySource) -> Result<CopyDestination, CopyError> {
         Ok(match self {
             Destination::Folder(path, archive) => {
                 let files = Arc::new(ReadFiles);
                 let target = CopyTarget::begin(files, path, archive, source, moment::now());
-                Target::Folder(Box::new(target?))
+                CopyDestination::Folder(Box::new(target?))
             }
-            Destination::Server(remote) => Target::Server(push(remote, source)?),
+            Destination::Server(remote) => CopyDestination::Server(push(remote, source)?),
         })
     }
 
     /// Takes the next block.
-    fn append(&mut self, target: &mut Target, position: Position, bytes: &[u8]) -> Result<()> {
+    fn append(
+        &mut self,
+        target: &mut CopyDestination,
+        position: Position,
+        bytes: &[u8],
+    ) -> Result<()> {
         match (self, target) {
-            (Destination::Server(remote), Target::Server(target)) => {
+            (Destination::Server(remote), CopyDestination::Server(target)) => {
                 target.append(remote, position, bytes)?;
             }
-            (_, Target::Folder(target)) => target.append(position, bytes, moment::now())?,
+            (_, CopyDestination::Folder(target)) => {
+                target.append(position, bytes, moment::now())?;
+            }
             _ => bail!("a copy in another place"),
         }
         Ok(())
     }
 
     /// What is to be done now and then, also while nothing comes.
-    fn tick(&mut self, target: &mut Target, has_news: bool, is_due: bool) -> Result<()> {
+    fn tick(&mut self, target: &mut CopyDestination, has_news: bool, is_due: bool) -> Result<()> {
         match (self, target) {
-            (Destination::Server(remote), Target::Server(target)) => {
+            (Destination::Server(remote), CopyDestination::Server(target)) => {
                 if has_news || is_due {
                     target.settle(remote)?;
                 }
             }
-            (_, Target::Folder(target)) => target.tick(moment::now())?,
+            (_, CopyDestination::Folder(target)) => target.tick(moment::now())?,
             _ => bail!("a copy in another place"),
         }
         Ok(())
@@ -196,10 +203,12 @@ impl Destination {
     }
 
     /// Ends a copy for now.
-    fn stop(&mut self, target: Target) -> Result<()> {
+    fn stop(&mut self, target: CopyDestination) -> Result<()> {
         match (self, target) {
-            (Destination::Server(remote), Target::Server(target)) => target.stop(remote)?,
-            (_, Target::Folder(target)) => target.stop(moment::now())?,
+            (Destination::Server(remote), CopyDestination::Server(target)) => {
+                target.stop(remote)?
+            }
+            (_, CopyDestination::Folder(target)) => target.stop(moment::now())?,
             _ => bail!("a copy in another place"),
         };
         Ok(())
@@ -223,30 +232,34 @@ fn push(remote: &mut Remote, source: &CopySource) -> Result<PushTarget, CopyErro
 }
 
 /// A copy that is being written.
-enum Target {
+enum CopyDestination {
     Folder(Box<CopyTarget>),
     Server(PushTarget),
 }
 
-impl Target {
+impl CopyDestination {
     fn from(&self) -> Origin {
         match self {
-            Target::Folder(target) => Origin::Position(target.from()),
-            Target::Server(target) => target.from(),
+            CopyDestination::Folder(target) => Origin::Position(target.from()),
+            CopyDestination::Server(target) => target.from(),
         }
     }
 
     fn bytes(&self) -> u64 {
         match self {
-            Target::Folder(target) => target.bytes(),
-            Target::Server(target) => target.bytes(),
+            CopyDestination::Folder(target) => target.bytes(),
+            CopyDestination::Server(target) => target.bytes(),
         }
     }
 
     fn json(&self, from: RecordingId) -> Value {
         let (recording, messages, end) = match self {
-            Target::Folder(target) => (target.recording(), target.messages(), target.end()),
-            Target::Server(target) => (target.recording(), target.messages(), target.end()),
+            CopyDestination::Folder(target) => {
+                (target.recording(), target.messages(), target.end())
+            }
+            CopyDestination::Server(target) => {
+                (target.recording(), target.messages(), target.end())
+            }
         };
         json!({
             "recording": recording.0,
@@ -262,7 +275,7 @@ impl Target {
 struct Copying {
     from: RecordingId,
     blocks: Blocks,
-    target: Target,
+    target: CopyDestination,
     reached: bool,
     /// When something was sent last.
     settled: Instant,

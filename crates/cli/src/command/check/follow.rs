@@ -70,7 +70,7 @@ pub(super) fn check(
         follower: Follower::open(path, &question.checkers, &aims, arguments.threads())?,
         path,
         is_quiet: arguments.output.quiet || arguments.output.json,
-        shown: Shown {
+        shown: ShownProgress {
             at: began,
             line: String::new(),
         },
@@ -158,7 +158,7 @@ fn is_growing(path: &Path) -> bool {
 }
 
 /// What was shown last.
-struct Shown {
+struct ShownProgress {
     at: Instant,
     line: String,
 }
@@ -168,7 +168,7 @@ struct Following<'a> {
     follower: Follower,
     path: &'a Path,
     is_quiet: bool,
-    shown: Shown,
+    shown: ShownProgress,
     /// No look before this.
     look_from: Instant,
     /// With this much held, the next warning is shown.
