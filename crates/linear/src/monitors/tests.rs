@@ -2,6 +2,7 @@
 
 mod brute_force;
 mod examples;
+mod metamorphic;
 mod random_history;
 
 use super::{CollectionOperation, Rejection};
@@ -22,13 +23,20 @@ enum Collection {
 /// Priorities of values: some are equal.
 const PRIORITIES: [u32; 16] = [5, 3, 5, 1, 9, 3, 2, 7, 7, 4, 6, 0, 8, 8, 1, 2];
 
+fn priority(value: u32) -> u32 {
+    PRIORITIES[value as usize % 16]
+}
+
 fn monitor(collection: Collection, operations: &[CollectionOperation]) -> Result<(), Rejection> {
     match collection {
         Collection::Set => super::set(operations),
         Collection::Multiset => super::multiset(operations),
         Collection::Queue => super::queue(operations),
         Collection::Stack => super::stack(operations),
-        Collection::PriorityQueue => super::priority_queue(operations, &PRIORITIES),
+        Collection::PriorityQueue => {
+            let priorities: Vec<u32> = (0..256).map(priority).collect();
+            super::priority_queue(operations, &priorities)
+        }
     }
 }
 

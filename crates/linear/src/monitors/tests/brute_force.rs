@@ -1,6 +1,6 @@
 //! All linearizations of a small history: the twin of the monitors, from the definition.
 
-use super::{Collection, PRIORITIES};
+use super::{Collection, priority};
 use crate::monitors::{CollectionAction, CollectionOperation, NEVER};
 use std::collections::BTreeSet;
 
@@ -79,7 +79,6 @@ pub(super) fn next_values(collection: Collection, state: &[u32]) -> Vec<u32> {
         Collection::Queue => state.first().copied().into_iter().collect(),
         Collection::Stack => state.last().copied().into_iter().collect(),
         Collection::PriorityQueue => {
-            let priority = |value: u32| PRIORITIES[value as usize];
             let greatest = state.iter().map(|&value| priority(value)).max();
             let all = state.iter().copied();
             all.filter(|&value| Some(priority(value)) == greatest)

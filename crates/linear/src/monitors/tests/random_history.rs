@@ -4,19 +4,59 @@ use super::Collection;
 use super::brute_force::next_values;
 use crate::monitors::{CollectionAction, CollectionOperation, NEVER};
 use seatrial_machine::Rng;
+use std::collections::BTreeSet;
 
-/// A history of up to 12 operations by 2 to 5 clients. Most are disturbed in up to five places; some operations are
-/// pending; some positions are equal.
-pub(super) fn random_history(collection: Collection, rng: &mut Rng) -> Vec<CollectionOperation> {
-    let mut history = valid_history(collection, rng);
-    if rng.chance(0.85) {
-        for _ in 0..=rng.below(5) {
-            disturb(collection, &mut history, rng);
+/// How a random history comes about.
+pub(super) struct Shape {
+    /// Operations at most.
+    pub(super) count: u32,
+    /// Places where it is disturbed.
+    pub(super) disturbances: u64,
+    /// Share of pending operations.
+    pub(super) pending: f64,
+    /// Are only removals pending?
+    pub(super) only_removals: bool,
+}
+
+impl Shape {
+    /// Up to 12 operations. Most are disturbed in up to five places; some operations are pending.
+    pub(super) fn random(rng: &mut Rng) -> Shape {
+        let is_disturbed = rng.chance(0.85);
+        let has_pending = rng.chance(0.4);
+        Shape {
+            count: [6, 10, 12][rng.index(3)] - rng.below(6) as u32,
+            disturbances: u64::from(is_disturbed) * (1 + rng.below(5)),
+            pending: f64::from(u8::from(has_pending)) * (0.1 + rng.below(5) as f64 * 0.1),
+            only_removals: rng.chance(0.5),
         }
     }
-    if rng.chance(0.4) {
-        make_pending(collection, &mut history, rng);
+
+    pub(super) fn disturb(
+        &self,
+        collection: Collection,
+        history: &mut Vec<CollectionOperation>,
+        rng: &mut Rng,
+    ) {
+        for _ in 0..self.disturbances {
+            disturb(collection, history, rng);
+        }
     }
+}
+
+/// A small history of 2 to 5 clients; some positions are equal.
+pub(super) fn random_history(collection: Collection, rng: &mut Rng) -> Vec<CollectionOperation> {
+    let shape = Shape::random(rng);
+    random_history_of(collection, &shape, rng)
+}
+
+pub(super) fn random_history_of(
+    collection: Collection,
+    shape: &Shape,
+    rng: &mut Rng,
+) -> Vec<CollectionOperation> {
+    let mut history = valid_history(collection, shape.count, rng);
+    shape.disturb(collection, &mut history, rng);
+    make_pending(collection, &mut history, shape, rng);
     if rng.chance(0.2) {
         // Sparse positions, as those of one key of many.
         for operation in &mut history {
@@ -28,8 +68,7 @@ pub(super) fn random_history(collection: Collection, rng: &mut Rng) -> Vec<Colle
 }
 
 /// Operations that take effect one after another, at instants two apart, within intervals that overlap.
-fn valid_history(collection: Collection, rng: &mut Rng) -> Vec<CollectionOperation> {
-    let count = [6, 10, 12][rng.index(3)] - rng.below(6) as u32;
+fn valid_history(collection: Collection, count: u32, rng: &mut Rng) -> Vec<CollectionOperation> {
     let clients = 2 + rng.index(4);
     let step = 1 + rng.below(3) as u32;
     let spread_max = 1 + rng.below(8);
@@ -108,25 +147,33 @@ fn disturb(collection: Collection, history: &mut Vec<CollectionOperation>, rng: 
     let by = 1 + rng.below(6) as u32;
     match rng.below(8) {
         0 => history[one].call = history[one].ret.min(history[one].call + by),
-        1 => history[one].ret = history[one].call.max(history[one].ret.saturating_sub(by)),
+        1 if history[one].ret != NEVER => {
+            history[one].ret = history[one]
+                .call
+                .max(history[one].ret - by.min(history[one].ret));
+        }
         2 => {
             history[one].call += by;
-            history[one].ret += by;
+            history[one].ret = history[one].ret.saturating_add(by);
         }
         3 => {
             let by = by.min(history[one].call);
             history[one].call -= by;
-            history[one].ret -= by;
+            if history[one].ret != NEVER {
+                history[one].ret -= by;
+            }
         }
         4 => {
             let value = history[one].value;
             history[one].value = history[other].value;
             history[other].value = value;
         }
-        5 if history[one].action != CollectionAction::Add => {
+        5 if history[one].action == CollectionAction::Remove => {
             history[one].action = CollectionAction::Empty;
         }
-        6 if history[one].action != CollectionAction::Add => {
+        6 if history[one].action == CollectionAction::Remove
+            || history[one].action == CollectionAction::Empty =>
+        {
             history[one].action = match (collection, rng.below(2)) {
                 (Collection::Set, 0) => CollectionAction::Absent,
                 (Collection::Set, _) => CollectionAction::Contains,
@@ -139,22 +186,24 @@ fn disturb(collection: Collection, history: &mut Vec<CollectionOperation>, rng: 
         _ => {}
     }
     // A swap of values may have added one twice.
-    let mut added = 0u32;
+    let mut added = BTreeSet::new();
     history.retain(|operation| {
         let is_add = operation.action == CollectionAction::Add;
-        let is_second = is_add && added & (1 << operation.value) != 0;
-        added |= u32::from(is_add) << operation.value;
+        let is_second = is_add && !added.insert(operation.value);
         !is_second
     });
 }
 
 /// Leaves some operations without result.
-fn make_pending(collection: Collection, history: &mut [CollectionOperation], rng: &mut Rng) {
-    let share = 0.1 + rng.below(5) as f64 * 0.1;
-    let only_removals = rng.chance(0.5);
+fn make_pending(
+    collection: Collection,
+    history: &mut [CollectionOperation],
+    shape: &Shape,
+    rng: &mut Rng,
+) {
     for operation in history.iter_mut() {
         let is_removal = operation.action == CollectionAction::Remove;
-        if !rng.chance(share) || (only_removals && !is_removal) {
+        if !rng.chance(shape.pending) || (shape.only_removals && !is_removal) {
             continue;
         }
         operation.ret = NEVER;
