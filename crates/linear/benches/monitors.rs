@@ -1,4 +1,4 @@
-//! Processor time and memory of the monitors: `cargo bench -p seatrial-linear --bench monitors`. Without `--bench` (as under
+//! Processor time and memory of the monitors: `cargo bench -p seatrial-linear --bench monitors [-- TYPE]`. Without `--bench` (as under
 //! `cargo test`) the histories are small.
 
 #![allow(clippy::unwrap_used, reason = "a bench that fails says where")]
@@ -250,6 +250,8 @@ fn main() {
     } else {
         &[3_000]
     };
+    let mut arguments = std::env::args().skip(1);
+    let wanted = arguments.find(|argument| !argument.starts_with('-'));
     println!(
         "type,operations,clients,crashes,answer,processor_seconds,peak_bytes,bytes_per_operation"
     );
@@ -260,6 +262,12 @@ fn main() {
         Collection::Stack,
         Collection::PriorityQueue,
     ] {
+        if wanted
+            .as_ref()
+            .is_some_and(|wanted| *wanted != format!("{collection:?}"))
+        {
+            continue;
+        }
         for &count in counts {
             for (clients, crashes) in [(8, 0.0), (100, 0.0), (8, 0.01)] {
                 let mut operations = history(collection, count, clients, crashes);

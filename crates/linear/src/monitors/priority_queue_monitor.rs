@@ -60,7 +60,11 @@ fn deadlines(table: &ValueTable, priority: &dyn Fn(u32) -> u32) -> KnownDeadline
         call: peek.call,
         ret: peek.ret,
     }));
-    deadlines_of(table, requirements, &key)
+    let (deadlines, earlier) = deadlines_of(table, requirements, &key);
+    KnownDeadlines::Necessary {
+        deadlines,
+        likely: vec![earlier],
+    }
 }
 
 /// A removal or a peek.

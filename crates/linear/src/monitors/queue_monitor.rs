@@ -94,7 +94,7 @@ fn deadlines(table: &ValueTable) -> KnownDeadlines {
     }
     if is_peeked {
         KnownDeadlines::Necessary {
-            likely: deadlines.clone(),
+            likely: Vec::new(),
             deadlines,
         }
     } else {

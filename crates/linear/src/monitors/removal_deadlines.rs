@@ -10,10 +10,10 @@ pub(super) type Deadlines = Vec<u32>;
 pub(super) enum KnownDeadlines {
     /// Besides observations of an empty collection, these suffice.
     Exact(Deadlines),
-    /// These must be met; to meet `likely` suffices often.
+    /// These must be met; to meet one of `likely` often suffices.
     Necessary {
         deadlines: Deadlines,
-        likely: Deadlines,
+        likely: Vec<Deadlines>,
     },
 }
 
@@ -52,14 +52,14 @@ impl SuffixMinima {
     }
 }
 
-/// The deadlines that requirements, and observations of an empty collection, set: an operation that needs a value to be gone,
-/// and is called after the first return of the value's operations, finds it there unless it was taken by the operation's
-/// return. `likely`: by its call. O(n log n).
+/// The deadlines that requirements, and observations of an empty collection, set: an operation that needs a value to be gone, and
+/// is called after the first return of the value's operations, finds it there unless it was taken by the operation's return.
+/// Second: earlier deadlines, the calls of these operations. O(n log n).
 pub(super) fn deadlines_of(
     table: &ValueTable,
     mut requirements: Vec<Requirement>,
     key: &dyn Fn(u32) -> u32,
-) -> KnownDeadlines {
+) -> (Deadlines, Deadlines) {
     requirements.extend(table.empties.iter().map(|empty| Requirement {
         key: 0,
         call: empty.call,
@@ -73,7 +73,7 @@ pub(super) fn deadlines_of(
     };
     let (mut returns, mut calls) = (minima(), minima());
     let mut deadlines = vec![NEVER; table.spans.len()];
-    let mut likely = deadlines.clone();
+    let mut earlier = deadlines.clone();
     let mut requirements = requirements.into_iter().peekable();
     for (key, value) in values {
         while let Some(one) = requirements.next_if(|one| one.key == 0 || one.key < key) {
@@ -83,8 +83,8 @@ pub(super) fn deadlines_of(
         let span = &table.spans[value as usize];
         if span.first_ret != NEVER {
             deadlines[value as usize] = returns.after(span.first_ret);
-            likely[value as usize] = calls.after(span.first_ret);
+            earlier[value as usize] = calls.after(span.first_ret);
         }
     }
-    KnownDeadlines::Necessary { deadlines, likely }
+    (deadlines, earlier)
 }

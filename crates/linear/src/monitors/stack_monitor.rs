@@ -4,7 +4,7 @@ use super::coverage::{cover_of_empty, covered_empty};
 use super::coverage_counts::CoverageCounts;
 use super::minimal_conflict::minimal_conflict;
 use super::peeks_by_value::PeeksByValue;
-use super::removal_deadlines::{KnownDeadlines, Requirement, deadlines_of};
+use super::removal_deadlines::{Deadlines, KnownDeadlines, Requirement, deadlines_of};
 use super::stabbing_tree::StabbingTree;
 use super::sub_history::Conflict;
 use super::unknown_removals::{Monitor, decide};
@@ -57,21 +57,35 @@ fn check(table: &ValueTable) -> Result<(), Conflict> {
     }))
 }
 
-/// A removal or peek of a value needs those to be gone that were certainly added after it.
+/// A removal or peek of a value needs those to be gone that were certainly added after it; likely, those that may have
+/// been.
 fn deadlines(table: &ValueTable) -> KnownDeadlines {
+    let spans = &table.spans;
+    let (deadlines, earlier) = deadlines_by(table, &|value| {
+        let span = &spans[value as usize];
+        (span.first_ret, span.add_call)
+    });
+    let (_, cautious) = deadlines_by(table, &|value| {
+        let span = &spans[value as usize];
+        (span.add_call, span.first_ret)
+    });
+    KnownDeadlines::Necessary {
+        deadlines,
+        likely: vec![earlier, cautious],
+    }
+}
+
+/// The deadlines, if a value was added before another iff the first key of the one is less than the second of the other.
+fn deadlines_by(table: &ValueTable, keys: &dyn Fn(u32) -> (u32, u32)) -> (Deadlines, Deadlines) {
     let mut requirements = Vec::new();
     for_each_interval(table, |value, call, ret, peek| {
-        let span = &table.spans[value as usize];
-        if peek.is_some() || call == span.end {
-            requirements.push(Requirement {
-                key: span.first_ret + 1,
-                call,
-                ret,
-            });
+        if peek.is_some() || call == table.spans[value as usize].end {
+            let key = keys(value).0.saturating_add(1);
+            requirements.push(Requirement { key, call, ret });
         }
     });
     deadlines_of(table, requirements, &|value| {
-        table.spans[value as usize].add_call + 1
+        keys(value).1.saturating_add(1)
     })
 }
 

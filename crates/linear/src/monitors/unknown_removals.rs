@@ -35,7 +35,7 @@ const WORK_MIN: usize = 1 << 20;
 /// 3. What later operations require gives values deadlines. Not linearizable if the removals cannot be matched to these (with
 ///    observations of an empty collection: `removal_matching.rs`). Linearizable if they can, and the deadlines are all that
 ///    is required: multisets always; queues unless a value that may have been taken was peeked.
-/// 4. Linearizable if one of two matchings, by deadline and call, is accepted.
+/// 4. Linearizable if a matching by deadline and call is accepted, for one of a few guesses of deadlines.
 /// 5. Else search: a state gives values the latest call by which they must be taken (at first none); it is possible if the
 ///    removals can be matched to these deadlines (as many removals up to each deadline as values: Hall's condition for
 ///    intervals with a common begin). A state that the monitor accepts proves linearizability. Otherwise it returns a
@@ -83,7 +83,7 @@ pub(super) fn decide(
     let Some(likely) = likely else {
         return Ok(());
     };
-    for deadlines in [deadlines, likely] {
+    for deadlines in std::iter::once(deadlines).chain(likely) {
         if is_accepted_by_deadline(&mut table, monitor, &all, &deadlines) {
             return Ok(());
         }
