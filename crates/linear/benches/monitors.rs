@@ -1,4 +1,5 @@
-//! Processor time and memory of the monitors: `cargo bench -p seatrial-linear --bench monitors [-- TYPE]`. Without `--bench` (as under
+//! Processor time and memory of the monitors: `cargo bench -p seatrial-linear --bench monitors [-- TYPE]`.
+//! Without `--bench` (as under
 //! `cargo test`) the histories are small.
 
 #![allow(clippy::unwrap_used, reason = "a bench that fails says where")]

@@ -52,9 +52,9 @@ impl SuffixMinima {
     }
 }
 
-/// The deadlines that requirements, and observations of an empty collection, set: an operation that needs a value to be gone, and
-/// is called after the first return of the value's operations, finds it there unless it was taken by the operation's return.
-/// Second: earlier deadlines, the calls of these operations. O(n log n).
+/// The deadlines that requirements, and observations of an empty collection, set: an operation that needs a value to be gone,
+/// and is called after the first return of the value's operations, finds it there unless it was taken by the operation's
+/// return. Second: earlier deadlines, the calls of these operations. O(n log n).
 pub(super) fn deadlines_of(
     table: &ValueTable,
     mut requirements: Vec<Requirement>,

@@ -6,7 +6,8 @@ use super::value_table::ValueTable;
 use std::collections::VecDeque;
 
 /// Can each value be taken by a pending removal of its own, with a call up to its deadline, such that each observation of an
-/// empty collection has an instant at which no value is certainly there? Exact. O(p log p) for p positions.
+/// empty collection has an instant at which no value is certainly there? Exact; the error is the first position by which they
+/// cannot. O(p log p) for p positions.
 ///
 /// Let each observation have a chosen instant. A value that returned before a chosen instant must be taken by the first such
 /// instant, besides its own deadline. Removals can be matched to deadlines iff up to each time `t` there are as many calls,
@@ -19,7 +20,7 @@ use std::collections::VecDeque;
 /// and some instant can precede it, it is added (any can: only the last chosen one matters). Those not below `limit(t)` are
 /// dropped: the greatest ones. Observations that return at `t` drop all instants before their call, if these were the last
 /// chosen: the least ones. So the set is a double-ended queue, and what remains in the end is a solution.
-pub(super) fn can_match(table: &mut ValueTable, deadlines: &[u32]) -> bool {
+pub(super) fn can_match(table: &mut ValueTable, deadlines: &[u32]) -> Result<(), u32> {
     let unremoved: Vec<u32> = table.unremoved().collect();
     // The last call of a value is the earliest end of its critical interval.
     for &value in &unremoved {
@@ -54,10 +55,10 @@ pub(super) fn can_match(table: &mut ValueTable, deadlines: &[u32]) -> bool {
             }
         }
         if last_chosen.is_empty() {
-            return false;
+            return Err(t);
         }
     }
-    true
+    Ok(())
 }
 
 /// The bound of each time on the last chosen instant, plus 1.

@@ -52,9 +52,20 @@ fn check(table: &ValueTable) -> Result<(), Conflict> {
     if remaining.is_empty() {
         return Ok(());
     }
-    Err(minimal_conflict(table, remaining, &|part, _| {
-        !remaining_values(&part).is_empty()
-    }))
+    // A value that is there for long is in few conflicts with others nearby: begin with a short one.
+    let length = |value: &u32| {
+        let span = &table.spans[*value as usize];
+        span.end.saturating_sub(span.first_ret)
+    };
+    let shortest = remaining.iter().copied().min_by_key(length);
+    let near = shortest.map_or(0, |value| table.spans[value as usize].first_ret);
+    Err(minimal_conflict(
+        table,
+        &remaining,
+        0..0,
+        near,
+        &|part, _| !remaining_values(&part).is_empty(),
+    ))
 }
 
 /// A removal or peek of a value needs those to be gone that were certainly added after it; likely, those that may have

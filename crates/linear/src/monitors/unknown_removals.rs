@@ -76,8 +76,8 @@ pub(super) fn decide(
         KnownDeadlines::Exact(deadlines) => (deadlines, None),
         KnownDeadlines::Necessary { deadlines, likely } => (deadlines, Some(likely)),
     };
-    if !can_match(&mut table, &deadlines) {
-        let conflict = unmatched(&table, monitor);
+    if let Err(position) = can_match(&mut table, &deadlines) {
+        let conflict = unmatched(&table, monitor, position);
         return Err(rejection(operations, &table, &conflict));
     }
     let Some(likely) = likely else {
@@ -104,17 +104,19 @@ fn rejection(
     sub_history(operations, conflict, count)
 }
 
-/// Values and observations whose deadlines cannot be met.
-fn unmatched(table: &ValueTable, monitor: &Monitor<'_>) -> Conflict {
+/// Values and observations whose deadlines cannot be met; not by this position, with all of them.
+fn unmatched(table: &ValueTable, monitor: &Monitor<'_>, position: u32) -> Conflict {
     let values = 0..table.spans.len() as u32;
     let added = values.filter(|&value| table.spans[value as usize].is_added());
-    minimal_conflict(table, added.collect(), &|mut part, values| {
+    let added: Vec<u32> = added.collect();
+    let empties = 0..table.empties.len() as u32;
+    minimal_conflict(table, &added, empties, position, &|mut part, values| {
         let deadlines = match (monitor.deadlines)(&part, Some(values)) {
             KnownDeadlines::Exact(deadlines) | KnownDeadlines::Necessary { deadlines, .. } => {
                 deadlines
             }
         };
-        !can_match(&mut part, &deadlines)
+        can_match(&mut part, &deadlines).is_err()
     })
 }
 

@@ -310,8 +310,8 @@ impl ValueTable {
 }
 
 impl ValueTable {
-    /// The table of these values, peeks and observations of an empty collection only, renumbered in this order, with all
-    /// pending removals. O(k log k).
+    /// The table of these values, peeks and observations of an empty collection only, renumbered in this order, with as
+    /// many pending removals. O(k log k).
     pub(super) fn project(&self, values: &[u32], peeks: &[u32], empties: &[u32]) -> ValueTable {
         let spans = values.iter().map(|&value| self.spans[value as usize]);
         let spans: Vec<ValueSpan> = spans.collect();
@@ -329,12 +329,14 @@ impl ValueTable {
         });
         let peeks: Vec<PeekSpan> = peeks.collect();
         let empties = empties.iter().map(|&empty| self.empties[empty as usize]);
+        let removals = self.unknown_removals.len().min(values.len());
         let mut table = ValueTable {
             spans,
             peeks,
             empties: empties.collect(),
             absences: Vec::new(),
-            unknown_removals: self.unknown_removals.clone(),
+            // A part with fewer values needs no more: the earliest allow the most.
+            unknown_removals: self.unknown_removals[..removals].to_vec(),
             positions: 0,
         };
         let mut distinct: Vec<u32> = Vec::new();
