@@ -134,7 +134,7 @@ const ELEMENT: &[Shape] = &[Shape::Nil, Shape::Int, Shape::Scalar];
 const ELEMENTS: &[Shape] = &[Shape::Nil, Shape::List, Shape::Set];
 
 /// The candidates but transactions; of those with evidence, the first is meant.
-const CANDIDATES: [Candidate; 10] = [
+const CANDIDATES: [Candidate; 13] = [
     Candidate {
         name: "cas-register",
         evidence: &["cas"],
@@ -173,6 +173,40 @@ const CANDIDATES: [Candidate; 10] = [
             ("enqueue", ANY, ANY),
             ("dequeue", ANY, ANY),
             ("drain", ANY, ELEMENTS),
+        ],
+    },
+    Candidate {
+        name: "stack",
+        evidence: &["push", "pop"],
+        because: "push and pop",
+        functions: &[
+            ("push", ELEMENT, ELEMENT),
+            ("pop", ELEMENT, ELEMENT),
+            ("peek", ELEMENT, ELEMENT),
+            ("top", ELEMENT, ELEMENT),
+        ],
+    },
+    Candidate {
+        name: "deque",
+        evidence: &["push-front", "push-back", "pop-front", "pop-back"],
+        because: "push and pop at two ends",
+        functions: &[
+            ("push-front", ELEMENT, ELEMENT),
+            ("push-back", ELEMENT, ELEMENT),
+            ("pop-front", ELEMENT, ELEMENT),
+            ("pop-back", ELEMENT, ELEMENT),
+            ("peek-front", ELEMENT, ELEMENT),
+            ("peek-back", ELEMENT, ELEMENT),
+        ],
+    },
+    Candidate {
+        name: "priority-queue",
+        evidence: &["insert"],
+        because: "insert and poll",
+        functions: &[
+            ("insert", ELEMENT, ELEMENT),
+            ("poll", ELEMENT, ELEMENT),
+            ("peek", ELEMENT, ELEMENT),
         ],
     },
     Candidate {

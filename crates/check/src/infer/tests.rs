@@ -55,6 +55,18 @@ fn each_kind_of_operations_has_its_checker() {
         chosen(&[("enqueue", int(1), int(1)), ("dequeue", NIL, int(1))]),
         "total-queue"
     );
+    assert_eq!(
+        chosen(&[("push", int(1), int(1)), ("pop", NIL, int(1))]),
+        "stack"
+    );
+    assert_eq!(
+        chosen(&[("push-front", int(1), int(1)), ("pop-back", NIL, int(1))]),
+        "deque"
+    );
+    assert_eq!(
+        chosen(&[("insert", int(1), int(1)), ("poll", NIL, int(1))]),
+        "priority-queue"
+    );
     assert_eq!(chosen(&[("generate", NIL, int(7))]), "unique-ids");
     let balances = Value::balances(&[(0, 5), (1, 5)]);
     let transfer = ("transfer", Value::transfer(0, 1, 2), NIL);
