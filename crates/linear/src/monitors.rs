@@ -90,7 +90,8 @@ pub enum Rejection {
     /// There is no linearization. The operations with these numbers (ascending) have none on their own; with each
     /// value there are its addition and its removal, if it has one, so that dropping all others loses no constraint.
     NotLinearizable(Vec<u32>),
-    /// The history is outside the monitor's domain, for this reason; search instead.
+    /// The history is outside the monitor's domain, for this reason; search instead. Values that are added twice are; and of
+    /// stacks, priority queues, and queues with peeks, pending removals that can be matched with values in too many ways.
     NotApplicable(&'static str),
 }
 

@@ -149,3 +149,44 @@ fn long_histories_are_accepted_and_their_violations_proven() {
         "{undecided} of {rounds} undecided"
     );
 }
+
+/// One removal too few for many values: the conflict is large, the time is not.
+#[test]
+fn a_conflict_of_many_pending_removals_ends() {
+    let count = 3_000;
+    let operation = |action, value, call, ret| CollectionOperation {
+        action,
+        value,
+        call,
+        ret,
+    };
+    for (collection, missing) in [
+        (Collection::Multiset, 1),
+        (Collection::Queue, 0),
+        (Collection::Queue, 1),
+        (Collection::Stack, 0),
+        (Collection::Stack, 1),
+    ] {
+        let add = |value| operation(CollectionAction::Add, value, 2 * value, 2 * value + 1);
+        let remove = |number| {
+            operation(
+                CollectionAction::RemoveUnknown,
+                0,
+                2 * count + number,
+                NEVER,
+            )
+        };
+        let mut history: Vec<_> = (0..count).map(add).collect();
+        history.extend((0..count - missing).map(remove));
+        history.push(operation(CollectionAction::Empty, 0, 4 * count, 4 * count));
+        let answer = monitor(collection, &history);
+        assert_eq!(answer.is_ok(), missing == 0, "{collection:?}");
+        if let Err(Rejection::NotLinearizable(part)) = answer {
+            assert_eq!(
+                part.len(),
+                history.len(),
+                "{collection:?}: all values count"
+            );
+        }
+    }
+}
