@@ -19,6 +19,11 @@ pub const CHUNK_BYTES_MAX: usize = 32 << 20;
 /// Bytes of an operation without its value.
 const OPERATION_BYTES: usize = 40;
 
+/// Counted for each extra field, which has a column of its own: a chunk's header has room for 65,535 columns, and this fills a
+/// chunk with half as many.
+const FIELD_BYTES: usize = 1_024;
+const _: () = assert!(CHUNK_BYTES_MAX / FIELD_BYTES <= 32_768);
+
 /// Why an operation cannot be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unstorable {
@@ -50,7 +55,7 @@ fn measure_with(op: &Op, value: usize) -> Result<usize, Unstorable> {
     }
     if !op.extra.is_empty() {
         for (field, value) in op.extra.iter() {
-            bytes += 16 + name(*field)? + measure_value(value, 0)?;
+            bytes += FIELD_BYTES + name(*field)? + measure_value(value, 0)?;
         }
     }
     if bytes > OPERATION_BYTES_MAX {
@@ -261,7 +266,7 @@ impl ExtraFields {
     }
 
     fn bytes(&self) -> usize {
-        let entries = 8 * self.entry_tags.len();
+        let entries = 8 * self.entry_tags.len() + FIELD_BYTES * self.names.len();
         entries + self.tape.tags.len() + 8 * self.tape.integers.len()
     }
 
