@@ -106,7 +106,9 @@ impl Writer {
         let sets: Vec<Op> = pairs
             .map(|((from, to), process)| op(process, "cas", Value::Cas(from, to)))
             .collect();
-        sets.iter().for_each(|set| self.push(set.clone()));
+        for set in &sets {
+            self.push(set.clone());
+        }
         for set in sets {
             self.push(set.complete(OpType::Ok, set.value.clone()));
         }
