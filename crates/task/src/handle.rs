@@ -94,7 +94,7 @@ impl<T> Task<T> {
 pub(super) type Nothing<T> = fn(TaskId) -> Outcome<T>;
 
 /// The right, once, to give a task its outcome from outside. If it is dropped unused, the outcome is
-/// [`TaskError::Dropped`]. Its methods are transactions; inside one, use those of [`super::Transaction`].
+/// [`TaskError::Dropped`]. Its methods are transactions; inside one, use those of [`crate::TaskTransaction`].
 pub struct Promise<T: Send + Sync + 'static> {
     pub(super) id: TaskId,
     pub(super) job: Arc<TaskCell<Nothing<T>, T>>,
