@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Linearizability beside Porcupine: measure.sh SEATRIAL FOLDER > measure.txt
+# Linearizability beside Porcupine: measure.sh SEATRIAL FOLDER [SECONDS] > measure.txt
 #
 # SEATRIAL is the release binary, FOLDER a place for some 2 GB of histories. Needs Go (Porcupine is fetched as a module) and
 # Python. Each line: what, then the least CPU seconds (user + system, whole process) of three runs, the most memory, and the
-# exit status: 0 linearizable, 1 not, 2 no answer. Porcupine gets 60 seconds and its partition by key.
+# exit status: 0 linearizable, 1 not, 2 no answer. Porcupine gets SECONDS (60) and its partition by key.
 set -u
 seatrial=$(realpath "$1")
 folder=$2
+limit=${3:-60}
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$folder"
 (cd "$here/porcupine" && GOFLAGS=-mod=mod go build -o "$folder/porcupine" .) || exit 1
@@ -40,7 +41,7 @@ for row in "2000 32" "20000 16" "200000 16" "2000000 32" "2000000 1000" "2000000
   measure "seatrial  $(($1 / 2)) operations, $2 clients" "$seatrial" check u.sea
   if [ "$1" -le 20000 ]; then
     "$seatrial" export u.sea --to jsonl --out u.jsonl >/dev/null 2>&1
-    measure "porcupine $(($1 / 2)) operations, $2 clients" ./porcupine u.jsonl 60
+    measure "porcupine $(($1 / 2)) operations, $2 clients" ./porcupine u.jsonl "$limit"
   fi
   rm -f u.sea u.jsonl
 done
@@ -51,19 +52,19 @@ for row in "10000 8 1" "100000 8 1" "100000 8 1 wrong" "200 100 1" "200 100 1 wr
   "$seatrial" import c.edn --keyed --out c.sea >/dev/null 2>&1
   "$seatrial" export c.sea --to jsonl --out c.jsonl >/dev/null 2>&1
   measure "seatrial  operations, clients, seed: $row" "$seatrial" check c.sea --checker cas-register
-  measure "porcupine operations, clients, seed: $row" ./porcupine c.jsonl 60
+  measure "porcupine operations, clients, seed: $row" ./porcupine c.jsonl "$limit"
   rm -f c.edn c.sea c.jsonl
 done
 
 echo "## Key-value store: Porcupine's logs, and 100 clients on one key"
 for log in "$logs"/kv/*.txt; do
   measure "seatrial  $(basename "$log")" "$seatrial" check "$log"
-  measure "porcupine $(basename "$log")" ./porcupine kv "$log" 60
+  measure "porcupine $(basename "$log")" ./porcupine kv "$log" "$limit"
 done
 for row in "200 100 1" "200 100 1 wrong" "3000 8 1"; do
   python3 "$here/histories.py" kv $row >k.edn
   measure "seatrial  operations, clients, seed: $row" "$seatrial" check k.edn --checker kv-map
-  measure "porcupine operations, clients, seed: $row" ./porcupine kv k.edn 60
+  measure "porcupine operations, clients, seed: $row" ./porcupine kv k.edn "$limit"
   rm -f k.edn
 done
 
@@ -72,6 +73,7 @@ all() { for log in "$logs"/jepsen/*.log; do "$seatrial" check "$log" --checker c
 export -f all
 export seatrial logs
 measure "seatrial  102 processes" bash -c all
+measure "seatrial  one command" "$seatrial" check "$logs"/jepsen/*.log --checker cas-register
 (cd "$here/porcupine" && GOFLAGS=-mod=mod go test -c -o "$folder/etcd.test" github.com/anishathalye/porcupine)
 measure "porcupine its own test, built before" bash -c \
   "cd '$logs/..' && '$folder/etcd.test' -test.run 'EtcdJepsen' -test.count 1"
