@@ -37,6 +37,10 @@ impl ClosedKeys {
             first <= integer && integer <= last,
             "the interval has the key"
         );
+        debug_assert!(
+            last == i64::MAX || !self.integers.contains_key(&(last + 1)),
+            "no interval is adjacent to the next"
+        );
         self.integers.insert(first, last);
     }
 

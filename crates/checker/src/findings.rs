@@ -21,6 +21,7 @@ impl Findings {
         if kept.len() < FINDINGS_MAX {
             kept.push(make());
         }
+        debug_assert!(kept.len() <= FINDINGS_MAX, "no more findings than are kept");
     }
 
     /// Counts `count` anomalies without findings.
@@ -35,12 +36,23 @@ impl Findings {
 
     /// The counts, and the findings sorted by anomaly.
     pub fn into_parts(self) -> (BTreeMap<Anomaly, u64>, Vec<Finding>) {
+        self.check();
         (self.counts, self.kept.into_values().flatten().collect())
     }
 
     /// The counts and the findings, both by anomaly.
     pub fn by_anomaly(self) -> (BTreeMap<Anomaly, u64>, BTreeMap<Anomaly, Vec<Finding>>) {
+        self.check();
         (self.counts, self.kept)
+    }
+
+    /// A finding is of an anomaly that was counted, and not of one that was not.
+    fn check(&self) {
+        for (anomaly, findings) in &self.kept {
+            let count = self.counts.get(anomaly).copied().unwrap_or_default();
+            debug_assert!(findings.len() as u64 <= count, "{count} {anomaly}");
+            debug_assert!(findings.iter().all(|one| one.anomaly == *anomaly));
+        }
     }
 
     /// Findings with these counts.

@@ -265,6 +265,10 @@ impl<C: Checker> OnlineChecker for WholeHistory<C> {
         // One operation over the limit is kept, as the sign that there are too many.
         let room = OPERATIONS_MAX + 1 - self.ops.len();
         self.ops.extend(chunk.ops().take(room));
+        assert!(
+            self.ops.len() <= OPERATIONS_MAX + 1,
+            "one operation over the limit at most"
+        );
         if self.ops.len() > OPERATIONS_MAX {
             return ControlFlow::Break(());
         }

@@ -63,6 +63,12 @@ impl DataType for UniqueIds {
         } = state;
         builder.count("attempts", attempts);
         builder.count("acknowledged", given.values().map(|one| one.count).sum());
+        debug_assert!(
+            given
+                .values()
+                .all(|one| one.count > 0 && one.first <= one.last),
+            "an identifier is there because it was given"
+        );
         let twice = given.iter().filter(|(_, one)| one.count > 1);
         let mut twice: Vec<(&Element, &IdentifierUses)> = twice.collect();
         builder.list("duplicated", twice.iter().map(|one| one.0));
