@@ -9,9 +9,11 @@ seatrial=$(realpath "$1")
 folder=$2
 limit=${3:-60}
 here=$(cd "$(dirname "$0")" && pwd)
+# Porcupine's program is that of the other comparison.
+program=$here/../2026-11-22-users/porcupine
 mkdir -p "$folder"
-(cd "$here/porcupine" && GOFLAGS=-mod=mod go build -o "$folder/porcupine" .) || exit 1
-logs=$(cd "$here/porcupine" && go list -m -f '{{.Dir}}' github.com/anishathalye/porcupine)/test_data
+(cd "$program" && GOFLAGS=-mod=mod go build -o "$folder/porcupine" .) || exit 1
+logs=$(cd "$program" && go list -m -f '{{.Dir}}' github.com/anishathalye/porcupine)/test_data
 cd "$folder" || exit 1
 
 # measure NAME WORDS...
@@ -74,7 +76,7 @@ export -f all
 export seatrial logs
 measure "seatrial  102 processes" bash -c all
 measure "seatrial  one command" "$seatrial" check "$logs"/jepsen/*.log --checker cas-register
-(cd "$here/porcupine" && GOFLAGS=-mod=mod go test -c -o "$folder/etcd.test" github.com/anishathalye/porcupine)
+(cd "$program" && GOFLAGS=-mod=mod go test -c -o "$folder/etcd.test" github.com/anishathalye/porcupine)
 measure "porcupine its own test, built before" bash -c \
   "cd '$logs/..' && '$folder/etcd.test' -test.run 'EtcdJepsen' -test.count 1"
 

@@ -1,6 +1,6 @@
-// Checks a history of compare-and-set registers with Porcupine: `porcupine-register FILE SECONDS`, FILE as written by
-// `seatrial export FILE --to jsonl`. Keys are checked by themselves (P-compositionality). Exit status: 0 valid, 1 invalid,
-// 2 no answer in time.
+// Checks a history with Porcupine: `porcupine-check FILE SECONDS` for compare-and-set registers, FILE as written by
+// `seatrial export FILE --to jsonl`, and `porcupine-check kv FILE SECONDS` for its own logs of key-value stores. Keys are
+// checked by themselves (P-compositionality). Exit status: 0 valid, 1 invalid, 2 no answer in time.
 package main
 
 import (
@@ -94,7 +94,24 @@ type open struct {
 	call int64
 }
 
+func exit(result porcupine.CheckResult) {
+	fmt.Println(result)
+	switch result {
+	case porcupine.Ok:
+		os.Exit(0)
+	case porcupine.Illegal:
+		os.Exit(1)
+	default:
+		os.Exit(2)
+	}
+}
+
 func main() {
+	if os.Args[1] == "kv" {
+		seconds, err := strconv.Atoi(os.Args[3])
+		must(err)
+		exit(checkKv(os.Args[2], seconds))
+	}
 	file, err := os.Open(os.Args[1])
 	must(err)
 	seconds, err := strconv.Atoi(os.Args[2])
@@ -157,12 +174,5 @@ func main() {
 			result = answer
 		}
 	}
-	fmt.Println(result)
-	switch result {
-	case porcupine.Ok:
-	case porcupine.Illegal:
-		os.Exit(1)
-	default:
-		os.Exit(2)
-	}
+	exit(result)
 }
