@@ -261,7 +261,7 @@ const CANDIDATES: [Candidate; 13] = [
 ];
 
 /// Names that test suites of Jepsen give to workloads, and the checkers for them.
-const WORKLOADS: [(&str, &str); 24] = [
+const WORKLOADS: &[(&str, &str)] = &[
     ("append", "list-append"),
     ("list-append", "list-append"),
     ("txn-list-append", "list-append"),

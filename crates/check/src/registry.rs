@@ -119,7 +119,7 @@ fn levels() -> Vec<&'static str> {
 
 /// All checkers, in the order of help texts.
 #[rustfmt::skip]
-pub static CHECKERS: [Entry; 27] = [
+pub static CHECKERS: &[Entry] = &[
     entry!("stats", "outcomes by function; unknown when one never succeeds", none, COUNTED, false,
         plain!("stats", Stats)),
     entry!("register", "reads and writes of a register", linearizable, SEARCHED, true,

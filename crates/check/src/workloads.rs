@@ -12,7 +12,7 @@ pub struct WorkloadChecks {
 }
 
 /// Workloads whose checkers have other names. Every other workload is named like its checker.
-pub const WORKLOADS: [WorkloadChecks; 5] = [
+pub const WORKLOADS: &[WorkloadChecks] = &[
     WorkloadChecks {
         name: "register",
         // The workload compares and sets as well.

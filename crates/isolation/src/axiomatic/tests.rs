@@ -28,13 +28,13 @@ fn columns(lines: &str) -> Columns {
     builder.finish().unwrap()
 }
 
-fn judge(model: AxiomaticModel, lines: &str) -> Verdict {
+fn verdict_of(model: AxiomaticModel, lines: &str) -> Verdict {
     Isolation::new(model).check_columns(&columns(lines))
 }
 
 /// What a person reads.
-fn told(model: AxiomaticModel, lines: &str, expected: &Expect) {
-    let verdict = judge(model, lines);
+fn assert_text(model: AxiomaticModel, lines: &str, expected: &Expect) {
+    let verdict = verdict_of(model, lines);
     let mut actual = format!("{:?} {:?}\n", verdict.valid, verdict.anomalies);
     for finding in &verdict.findings {
         let Finding {
@@ -51,7 +51,7 @@ fn told(model: AxiomaticModel, lines: &str, expected: &Expect) {
 /// The models that a history breaks.
 fn broken(lines: &str) -> Vec<&'static str> {
     let models = AxiomaticModel::POLYNOMIAL.into_iter();
-    let broken = models.filter(|&model| judge(model, lines).valid != Validity::Valid);
+    let broken = models.filter(|&model| verdict_of(model, lines).valid != Validity::Valid);
     broken.map(AxiomaticModel::name).collect()
 }
 
@@ -72,7 +72,7 @@ fn timestamps_are_the_first_guess() {
         });
         format!("[{}]", lines.collect::<Vec<_>>().join(","))
     };
-    let judge = |stamps| {
+    let unsettled = |stamps| {
         let text = text(stamps);
         let mut builder = ColumnsBuilder::default();
         let options = Options::default();
@@ -86,8 +86,8 @@ fn timestamps_are_the_first_guess() {
         assert_eq!(verdict.valid, Validity::Valid);
         verdict.details.to_json()["unsettled"].clone()
     };
-    assert_eq!(judge([3, 1, 2, 4]), 0);
-    assert_ne!(judge([1, 2, 3, 4]), 0);
+    assert_eq!(unsettled([3, 1, 2, 4]), 0);
+    assert_ne!(unsettled([1, 2, 3, 4]), 0);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn each_model_forbids_what_it_is_for() {
 
 #[test]
 fn findings_are_told_in_words() {
-    told(
+    assert_text(
         AxiomaticModel::AxiomaticReadCommitted,
         "1 w:x:1 w:y:1\n1 w:x:2 w:y:2\n2 r:y:2 r:x:1",
         &expect![[r#"
@@ -157,7 +157,7 @@ fn findings_are_told_in_words() {
               - However, T2 < T1, because T3 read T1's write of 1 to key 120, though it had seen T2, which writes 120 too (T3 read T2's write of 2 to key 121): a contradiction!
         "#]],
     );
-    told(
+    assert_text(
         AxiomaticModel::Causal,
         "1 w:x:1\n2 r:x:1\n2 w:y:1\n3 r:y:1\n3 r:x:-",
         &expect![[r#"
@@ -175,7 +175,7 @@ fn findings_are_told_in_words() {
               - However, T2 read key 120 in its initial state, before T1 wrote it: a contradiction!
         "#]],
     );
-    told(
+    assert_text(
         AxiomaticModel::Causal,
         "1 w:x:1\n2 w:x:2\n3 r:x:1\n3 r:x:2\n4 r:x:2\n4 r:x:1",
         &expect![[r#"
@@ -194,7 +194,7 @@ fn findings_are_told_in_words() {
               - However, T2 < T1, because T6 read T1's write of 1 to key 120, though it had seen T2, which writes 120 too (T5 read T2's write of 2 to key 120, and session 4 executed T5 before T6): a contradiction!
         "#]],
     );
-    told(
+    assert_text(
         AxiomaticModel::Pram,
         "1 r:x:1\n1 w:x:1",
         &expect![[r#"
