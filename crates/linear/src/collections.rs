@@ -1,9 +1,10 @@
 //! States of collections: queues, stacks, priority queues, bags, deques.
 
 use crate::model::{Action, CollectionEnd, Model, Taken};
+use crate::numbered_states::NumberedStates;
 use crate::object::ObjectOperation;
 use crate::values::{NumberedValues, StateId};
-use seatrial_history::{FixedMap, Value};
+use seatrial_history::Value;
 
 /// The states of one collection, numbered: each is the list of its elements, front first.
 ///
@@ -13,49 +14,30 @@ use seatrial_history::{FixedMap, Value};
 /// Cost: 4 bytes for each element of each state, twice, and a hash of the list for each step that is new.
 pub(crate) struct CollectionStates {
     model: Model,
-    lists: Vec<Box<[StateId]>>,
-    numbers: FixedMap<Box<[StateId]>, StateId>,
-    steps: FixedMap<(StateId, Action), Option<StateId>>,
+    states: NumberedStates<Box<[StateId]>, Action>,
+    /// Elements of all states.
     elements: usize,
 }
 
 impl CollectionStates {
     /// The empty collection, which is state 0.
     pub(crate) fn new(model: Model) -> CollectionStates {
-        let mut states = CollectionStates {
+        CollectionStates {
             model,
-            lists: Vec::new(),
-            numbers: FixedMap::default(),
-            steps: FixedMap::default(),
+            states: NumberedStates::new(Box::new([])),
             elements: 0,
-        };
-        let empty = states.number(Box::new([]));
-        assert!(empty == 0, "the initial state is empty");
-        states
+        }
     }
 
     /// The elements of a state, front first.
     pub(crate) fn elements(&self, state: StateId) -> impl Iterator<Item = StateId> + '_ {
-        let list = self.lists[state as usize].iter().copied();
+        let list = self.states.get(state).iter().copied();
         list.filter(|&member| self.model != Model::Bag || member < MARKERS)
     }
 
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
-        self.elements * 2 * size_of::<StateId>()
-            + self.lists.len() * 2 * size_of::<(Box<[StateId]>, StateId)>()
-            + self.steps.len() * size_of::<((StateId, Action), Option<StateId>)>()
-    }
-
-    fn number(&mut self, list: Box<[StateId]>) -> StateId {
-        if let Some(&known) = self.numbers.get(&list) {
-            return known;
-        }
-        let number = self.lists.len() as StateId;
-        self.elements += list.len();
-        self.lists.push(list.clone());
-        self.numbers.insert(list, number);
-        number
+        self.states.bytes() + self.elements * 2 * size_of::<StateId>()
     }
 
     /// The state after `action`, if it is possible in `state`.
@@ -65,79 +47,82 @@ impl CollectionStates {
         state: StateId,
         action: Action,
     ) -> Option<StateId> {
-        if let Some(&known) = self.steps.get(&(state, action)) {
-            return known;
+        let model = self.model;
+        let before = self.states.len();
+        let states = &mut self.states;
+        let next = states.step(state, action, |list| apply(model, values, list, action));
+        if let Some(next) = next
+            && self.states.len() > before
+        {
+            self.elements += self.states.get(next).len();
         }
-        let next = self.apply(values, state, action);
-        let next = next.map(|list| self.number(list));
-        self.steps.insert((state, action), next);
         next
     }
+}
 
-    /// The elements after `action`.
-    fn apply(
-        &self,
-        values: &NumberedValues,
-        state: StateId,
-        action: Action,
-    ) -> Option<Box<[StateId]>> {
-        let mut list = self.lists[state as usize].to_vec();
-        match action {
-            Action::Put(end, element) => {
-                let place = match (self.model, end) {
-                    (Model::Bag, _) => list.partition_point(|&other| other < element),
-                    (Model::PriorityQueue, _) => {
-                        let order = |one| (priority(&values.get(one)), one);
-                        list.partition_point(|&other| order(other) < order(element))
-                    }
-                    (_, CollectionEnd::Front) => 0,
-                    (_, CollectionEnd::Back) => list.len(),
-                };
-                list.insert(place, element);
-            }
-            Action::Take(end, taken) => match self.place(&list, end, taken) {
-                TakenPlace::Element(place) => _ = list.remove(place),
-                TakenPlace::Nothing => {}
-                TakenPlace::Impossible => return None,
-            },
-            Action::Peek(end, taken) => {
-                if self.place(&list, end, taken) == TakenPlace::Impossible {
-                    return None;
+/// The elements after `action`.
+fn apply(
+    model: Model,
+    values: &NumberedValues,
+    list: &[StateId],
+    action: Action,
+) -> Option<Box<[StateId]>> {
+    let mut list = list.to_vec();
+    match action {
+        Action::Put(end, element) => {
+            let place = match (model, end) {
+                (Model::Bag, _) => list.partition_point(|&other| other < element),
+                (Model::PriorityQueue, _) => {
+                    let order = |one| (priority(&values.get(one)), one);
+                    list.partition_point(|&other| order(other) < order(element))
                 }
-            }
-            Action::TakeAny(element, number) => {
-                let marker = StateId::MAX - number;
-                let place = list.iter().position(|&it| it == element)?;
-                if list.contains(&marker) {
-                    return None;
-                }
-                list.remove(place);
-                let place = list.partition_point(|&other| other < marker);
-                list.insert(place, marker);
-            }
-            _ => return None, // a register's
+                (_, CollectionEnd::Front) => 0,
+                (_, CollectionEnd::Back) => list.len(),
+            };
+            list.insert(place, element);
         }
-        Some(list.into())
+        Action::Take(end, taken) => match place(model, &list, end, taken) {
+            TakenPlace::Element(place) => _ = list.remove(place),
+            TakenPlace::Nothing => {}
+            TakenPlace::Impossible => return None,
+        },
+        Action::Peek(end, taken) => {
+            if place(model, &list, end, taken) == TakenPlace::Impossible {
+                return None;
+            }
+        }
+        Action::TakeAny(element, number) => {
+            let marker = StateId::MAX - number;
+            let place = list.iter().position(|&it| it == element)?;
+            if list.contains(&marker) {
+                return None;
+            }
+            list.remove(place);
+            let place = list.partition_point(|&other| other < marker);
+            list.insert(place, marker);
+        }
+        _ => return None, // a register's
     }
+    Some(list.into())
+}
 
-    /// What is taken at this end, if the result allows it.
-    fn place(&self, list: &[StateId], end: CollectionEnd, taken: Taken) -> TakenPlace {
-        let is_element = |member: &&StateId| self.model != Model::Bag || **member < MARKERS;
-        let length = list.iter().filter(is_element).count();
-        let last = length.checked_sub(1);
-        let place = match (self.model, taken) {
-            (Model::Bag, Taken::Element(element)) => list.iter().position(|&it| it == element),
-            _ if end == CollectionEnd::Front => last.map(|_| 0),
-            _ => last,
-        };
-        match (taken, place) {
-            (Taken::Nothing | Taken::Unknown, None) => TakenPlace::Nothing,
-            (Taken::Element(element), Some(place)) if list[place] == element => {
-                TakenPlace::Element(place)
-            }
-            (Taken::Unknown, Some(place)) => TakenPlace::Element(place),
-            _ => TakenPlace::Impossible,
+/// What is taken at this end, if the result allows it.
+fn place(model: Model, list: &[StateId], end: CollectionEnd, taken: Taken) -> TakenPlace {
+    let is_element = |member: &&StateId| model != Model::Bag || **member < MARKERS;
+    let length = list.iter().filter(is_element).count();
+    let last = length.checked_sub(1);
+    let place = match (model, taken) {
+        (Model::Bag, Taken::Element(element)) => list.iter().position(|&it| it == element),
+        _ if end == CollectionEnd::Front => last.map(|_| 0),
+        _ => last,
+    };
+    match (taken, place) {
+        (Taken::Nothing | Taken::Unknown, None) => TakenPlace::Nothing,
+        (Taken::Element(element), Some(place)) if list[place] == element => {
+            TakenPlace::Element(place)
         }
+        (Taken::Unknown, Some(place)) => TakenPlace::Element(place),
+        _ => TakenPlace::Impossible,
     }
 }
 

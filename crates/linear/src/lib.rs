@@ -50,7 +50,7 @@
 //! - `register_zones`: registers with unique values
 //! - `monitors`, `collection_monitor`: collections with unique values
 //! - `search`, `configurations`, `counterexample`: the search
-//! - `collections`, `text_reads`: states of collections, and of appended text
+//! - `numbered_states`, `collections`, `text_reads`: states as numbers, of collections, and of appended text
 //! - `explanation`: a violation in words
 //! - `sequential`: models of the user's own
 //! - `online`: registers and locks while they are recorded
@@ -70,6 +70,7 @@ mod gathering;
 mod linearizable;
 mod model;
 pub mod monitors;
+mod numbered_states;
 mod object;
 mod online;
 mod register_zones;

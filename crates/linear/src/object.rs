@@ -16,7 +16,7 @@ pub(crate) struct ObjectOperation<A = Action> {
 }
 
 /// The completion of an operation of unknown outcome: it stays concurrent to the end of the history.
-pub(crate) const NEVER: u32 = u32::MAX;
+pub(crate) use crate::monitors::NEVER;
 
 impl<A> ObjectOperation<A> {
     /// Did it certainly take effect?

@@ -252,7 +252,7 @@ impl OnlineObjects {
         counts.operations += object.operations;
         counts.unknown += object.unknown;
         counts.configurations += object.configurations;
-        if object.operations > 0 || object.is_used {
+        if object.operations > 0 {
             counts.objects += 1;
             counts.keyed += u64::from(object.key.is_some());
         }

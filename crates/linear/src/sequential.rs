@@ -1,5 +1,6 @@
 //! Models of the user's own, and the check of their operations.
 
+use crate::numbered_states::NumberedStates;
 use crate::object::{NEVER, ObjectOperation};
 use crate::search::{Bound, Search, SearchResult, Transitions};
 use crate::values::StateId;
@@ -148,49 +149,20 @@ const ESSENTIAL_MAX: usize = 400;
 /// Operations that an explanation lists of each kind.
 const LISTED_MAX: usize = 12;
 
-/// The states and operations of a model, numbered as they appear, and the steps so far.
-struct NumberedStates<'m, M: SequentialModel> {
+/// The states of a model, and its operations, numbered as they appear.
+struct ModelStates<'m, M: SequentialModel> {
     model: &'m M,
-    states: Vec<M::State>,
-    numbers: FixedMap<M::State, StateId>,
+    states: NumberedStates<M::State, u32>,
     operations: Vec<M::Operation>,
-    steps: FixedMap<(StateId, u32), Option<StateId>>,
 }
 
-impl<'m, M: SequentialModel> NumberedStates<'m, M> {
-    fn new(model: &'m M, operations: Vec<M::Operation>) -> NumberedStates<'m, M> {
-        let initial = model.initial();
-        let mut numbers = FixedMap::default();
-        numbers.insert(initial.clone(), 0);
-        NumberedStates {
-            model,
-            states: vec![initial],
-            numbers,
-            operations,
-            steps: FixedMap::default(),
-        }
-    }
-}
-
-impl<M: SequentialModel> Transitions for NumberedStates<'_, M> {
+impl<M: SequentialModel> Transitions for ModelStates<'_, M> {
     type Action = u32;
 
     fn step(&mut self, state: StateId, action: u32) -> Option<StateId> {
-        if let Some(&known) = self.steps.get(&(state, action)) {
-            return known;
-        }
         let operation = &self.operations[action as usize];
-        let next = self.model.step(&self.states[state as usize], operation);
-        let next = next.map(|next| {
-            let fresh = self.states.len() as StateId;
-            let number = *self.numbers.entry(next.clone()).or_insert(fresh);
-            if number == fresh {
-                self.states.push(next);
-            }
-            number
-        });
-        self.steps.insert((state, action), next);
-        next
+        let apply = |state: &M::State| self.model.step(state, operation);
+        self.states.step(state, action, apply)
     }
 
     fn is_read(&self, action: u32) -> bool {
@@ -199,7 +171,7 @@ impl<M: SequentialModel> Transitions for NumberedStates<'_, M> {
 
     /// States count by their size without what they point to.
     fn bytes(&self) -> usize {
-        self.states.len() * 2 * size_of::<M::State>() + self.steps.len() * 20
+        self.states.bytes()
     }
 }
 
@@ -249,8 +221,12 @@ impl<'a, M: SequentialModel> ModelObject<'a, M> {
         }
     }
 
-    fn states(&self) -> NumberedStates<'a, M> {
-        NumberedStates::new(self.model, self.operations.clone())
+    fn states(&self) -> ModelStates<'a, M> {
+        ModelStates {
+            model: self.model,
+            states: NumberedStates::new(self.model.initial()),
+            operations: self.operations.clone(),
+        }
     }
 
     /// The operations in an order that works, or the first result that is none.
@@ -274,7 +250,7 @@ impl<'a, M: SequentialModel> ModelObject<'a, M> {
                 let possible = counterexample.states.iter();
                 let possible: Vec<String> = possible
                     .take(LISTED_MAX)
-                    .map(|&state| format!("{:?}", states.states[state as usize]))
+                    .map(|&state| format!("{:?}", states.states.get(state)))
                     .collect();
                 let prefix: Vec<usize> = prefix.into_iter().map(|(entry, _)| entry).collect();
                 Err(Linearizability::NotLinearizable(self.contradiction(

@@ -509,5 +509,5 @@ fn a_drain_is_many_dequeues() {
 }
 
 mod keys;
-mod register_zones;
+pub(crate) mod register_zones;
 mod sequential;

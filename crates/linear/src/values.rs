@@ -53,18 +53,10 @@ impl NumberedValues {
 
     /// The number of an integer.
     pub(crate) fn integer(&mut self, integer: i64) -> StateId {
-        let place = usize::try_from(integer).unwrap_or(usize::MAX);
-        if let Some(&known) = self.dense.get(place)
-            && known > 0
-        {
-            return known - 1;
-        }
-        // An integer that was out of reach of the index when it first appeared stays in the map.
-        if !self.integers.is_empty()
-            && let Some(&known) = self.integers.get(&integer)
-        {
+        if let Some(known) = self.known_integer(integer) {
             return known;
         }
+        let place = usize::try_from(integer).unwrap_or(usize::MAX);
         let number = self.known.len() as StateId;
         self.known.push(integer);
         if place < DENSE_MIN.max(DENSE_FACTOR * self.known.len()) {
@@ -83,6 +75,7 @@ impl NumberedValues {
         let place = usize::try_from(integer).unwrap_or(usize::MAX);
         let dense = self.dense.get(place).filter(|&&known| known > 0);
         let dense = dense.map(|&known| known - 1);
+        // An integer that was out of reach of the index when it first appeared stays in the map.
         dense.or_else(|| self.integers.get(&integer).copied())
     }
 

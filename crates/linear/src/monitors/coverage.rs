@@ -1,7 +1,7 @@
 //! Coverage: which instants lie in critical intervals.
 
 use super::NEVER;
-use super::value_table::{AbsenceSpan, ValueSpan, ValueTable};
+use super::value_table::{ObservationSpan, ValueSpan, ValueTable};
 
 /// For each instant the first one, not before it, that is not covered; [`NEVER`] if there is none.
 ///
@@ -94,7 +94,7 @@ fn critical_len(span: &ValueSpan) -> u32 {
 ///
 /// That each has one is necessary, since a covered instant finds a value in the collection. Each file proves that
 /// with the rest of its conditions it is also sufficient.
-pub(super) fn covered_empty(table: &ValueTable) -> Option<AbsenceSpan> {
+pub(super) fn covered_empty(table: &ValueTable) -> Option<ObservationSpan> {
     if table.empties.is_empty() {
         return None;
     }
@@ -140,7 +140,7 @@ pub(super) fn cover_of(
 }
 
 /// The values that cover an observation of an empty collection.
-pub(super) fn cover_of_empty(table: &ValueTable, empty: &AbsenceSpan) -> Vec<u32> {
+pub(super) fn cover_of_empty(table: &ValueTable, empty: &ObservationSpan) -> Vec<u32> {
     let spans = table.spans.iter().enumerate();
     let values = spans.map(|(value, span)| (value as u32, *span));
     let cover = cover_of(values, empty.call, empty.ret);

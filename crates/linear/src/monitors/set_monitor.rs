@@ -2,7 +2,7 @@
 
 use super::coverage::{cover_of_empty, covered_empty};
 use super::sub_history::{Conflict, sub_history};
-use super::value_table::{AbsenceSpan, CollectionKind, ValueTable};
+use super::value_table::{CollectionKind, ObservationSpan, ValueTable};
 use super::{CollectionAction, CollectionOperation, Rejection};
 
 /// Is this history of a set, empty at first, linearizable? Exact if each value is added at most once. O(n).
@@ -34,7 +34,7 @@ pub fn set(operations: &[CollectionOperation]) -> Result<(), Rejection> {
 }
 
 /// The first observation of absence during which its value is certainly there.
-fn impossible_absence(table: &ValueTable) -> Option<AbsenceSpan> {
+fn impossible_absence(table: &ValueTable) -> Option<ObservationSpan> {
     let mut absences = table.absences.iter();
     absences
         .find(|absence| {

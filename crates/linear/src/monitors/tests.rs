@@ -67,10 +67,7 @@ fn assert_agrees(collection: Collection, history: &[CollectionOperation], seed: 
 
 /// Histories per type: `SEATRIAL_HISTORIES`, or 20,000.
 fn histories() -> u64 {
-    let wanted = std::env::var("SEATRIAL_HISTORIES").ok();
-    wanted
-        .and_then(|wanted| wanted.parse().ok())
-        .unwrap_or(20_000)
+    crate::tests::register_zones::histories(20_000)
 }
 
 fn agrees_on_random_histories(collection: Collection) {

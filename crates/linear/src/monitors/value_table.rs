@@ -22,19 +22,11 @@ pub(super) struct ValueSpan {
     pub(super) remove_ret: u32,
 }
 
-/// A completed peek. Its interval is cut to the instants when the value can be there.
+/// A completed observation: a peek, whose interval is cut to the instants when the value can be there, or one of absence or of
+/// an empty collection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PeekSpan {
+pub(super) struct ObservationSpan {
     /// Its number in the history.
-    pub(super) operation: u32,
-    pub(super) value: u32,
-    pub(super) call: u32,
-    pub(super) ret: u32,
-}
-
-/// A completed observation without value of its own, or of absence.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AbsenceSpan {
     pub(super) operation: u32,
     pub(super) value: u32,
     pub(super) call: u32,
@@ -48,11 +40,11 @@ pub(super) struct AbsenceSpan {
 pub(super) struct ValueTable {
     /// By value.
     pub(super) spans: Vec<ValueSpan>,
-    pub(super) peeks: Vec<PeekSpan>,
+    pub(super) peeks: Vec<ObservationSpan>,
     /// Observations of an empty collection.
-    pub(super) empties: Vec<AbsenceSpan>,
+    pub(super) empties: Vec<ObservationSpan>,
     /// Observations of absent values.
-    pub(super) absences: Vec<AbsenceSpan>,
+    pub(super) absences: Vec<ObservationSpan>,
     /// Calls of removals of unknown result, ascending.
     pub(super) unknown_removals: Vec<u32>,
     /// All calls and returns are less, except [`NEVER`].
@@ -182,7 +174,7 @@ impl ValueTable {
                 } else {
                     &mut self.absences
                 };
-                absences.push(AbsenceSpan {
+                absences.push(ObservationSpan {
                     operation: number,
                     value,
                     call,
@@ -242,7 +234,7 @@ impl ValueTable {
                 span.front_ret = span.front_ret.min(ret);
                 // A set's observations of a value are alike: only their extremes count.
                 if !is_set {
-                    self.peeks.push(PeekSpan {
+                    self.peeks.push(ObservationSpan {
                         operation: number,
                         value,
                         call,
@@ -322,12 +314,12 @@ impl ValueTable {
             let peek = self.peeks[peek as usize];
             let number = numbers.binary_search_by_key(&peek.value, |&(old, _)| old);
             let number = number.expect("a peek of one of the values");
-            PeekSpan {
+            ObservationSpan {
                 value: numbers[number].1,
                 ..peek
             }
         });
-        let peeks: Vec<PeekSpan> = peeks.collect();
+        let peeks: Vec<ObservationSpan> = peeks.collect();
         let empties = empties.iter().map(|&empty| self.empties[empty as usize]);
         let removals = self.unknown_removals.len().min(values.len());
         let mut table = ValueTable {

@@ -52,8 +52,6 @@ pub(super) struct ObjectQueue {
     pub(super) operations: u64,
     pub(super) unknown: u64,
     pub(super) configurations: u64,
-    /// Is there an operation that did not fail?
-    pub(super) is_used: bool,
     queue: VecDeque<QueueItem>,
     /// The number of the first item in the queue.
     base: u64,
@@ -71,7 +69,6 @@ impl ObjectQueue {
             operations: 0,
             unknown: 0,
             configurations: 0,
-            is_used: false,
             queue: VecDeque::new(),
             base: 0,
             linearizer: Some(JitLinearizer::new(start)),
@@ -122,7 +119,6 @@ impl ObjectQueue {
         if matches!(resolution, Resolution::Failed) {
             return Ok(());
         }
-        self.is_used = true;
         match invocation {
             Invocation::Unknown(reason) => return Err(reason.clone()),
             Invocation::Cas(argument) => {
