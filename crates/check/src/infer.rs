@@ -132,6 +132,7 @@ const ANY: &[Shape] = &[
 ];
 const ELEMENT: &[Shape] = &[Shape::Nil, Shape::Int, Shape::Scalar];
 const ELEMENTS: &[Shape] = &[Shape::Nil, Shape::List, Shape::Set];
+const TESTED: &[Shape] = &[Shape::Scalar, Shape::List];
 
 /// The candidates but transactions; of those with evidence, the first is meant.
 const CANDIDATES: [Candidate; 13] = [
@@ -259,6 +260,19 @@ const CANDIDATES: [Candidate; 13] = [
         functions: &[("read", ELEMENT, ELEMENT), ("write", ELEMENT, ELEMENT)],
     },
 ];
+
+/// Candidates for operations that fit none of [`CANDIDATES`]: of those that fit, the first is meant.
+const LATER_CANDIDATES: &[Candidate] = &[Candidate {
+    name: "linearizable-set",
+    evidence: &["contains", "remove"],
+    because: "add, remove and contains of elements",
+    functions: &[
+        ("add", ELEMENT, ELEMENT),
+        ("remove", ELEMENT, ELEMENT),
+        ("contains", ELEMENT, TESTED),
+        ("read", &[Shape::Nil], ELEMENTS),
+    ],
+}];
 
 /// Names that test suites of Jepsen give to workloads, and the checkers for them.
 const WORKLOADS: &[(&str, &str)] = &[
@@ -440,7 +454,10 @@ impl Shapes {
 
     /// The checker that these operations are for, if that is clear.
     pub fn guess(&self) -> Guess {
-        let guess = self.guess_by_functions();
+        let guess = match self.guess_by_functions() {
+            unclear @ Guess::Unclear { .. } => self.guess_later().unwrap_or(unclear),
+            guess => guess,
+        };
         if let Guess::Checker { name, .. } = guess {
             assert!(entry(name).is_some(), "a guess that does not exist");
         }
@@ -481,6 +498,19 @@ impl Shapes {
                 reason,
             },
         }
+    }
+
+    /// The first of the later candidates that fits.
+    fn guess_later(&self) -> Option<Guess> {
+        let fits = |one: &&Candidate| {
+            let mut evidence = one.evidence.iter();
+            evidence.any(|f| self.functions.contains_key(f)) && self.misfit(one).is_none()
+        };
+        let candidate = LATER_CANDIDATES.iter().find(fits)?;
+        Some(Guess::Checker {
+            name: candidate.name,
+            because: candidate.because,
+        })
     }
 
     /// Why the operations cannot be for the checker of this name; `None` when they can, or the checker says so itself.

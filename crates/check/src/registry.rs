@@ -9,7 +9,7 @@ use seatrial_cycles::Level;
 use seatrial_inference::{G1, Inference, ListAppend, RwRegister};
 use seatrial_isolation::{self as isolation, Isolation};
 use seatrial_isolation::{TimestampLevel, Timestamps};
-use seatrial_linear::{self as linear, Linearizable};
+use seatrial_linear::{self as linear, Linearizable, ModelChecker, data_models};
 
 use seatrial_machine::unknown_name;
 
@@ -105,6 +105,16 @@ macro_rules! linear {
     };
 }
 
+/// Makes a checker of a history model's linearizability.
+macro_rules! modelled {
+    ($name:literal, $model:expr) => {
+        |model| {
+            only("linearizable", $name, model)?;
+            Ok(Box::new(ModelChecker::new($model)))
+        }
+    };
+}
+
 fn none() -> Vec<&'static str> {
     Vec::new()
 }
@@ -142,6 +152,8 @@ pub static CHECKERS: &[Entry] = &[
         linear!("deque", linear::Model::Deque)),
     entry!("linearizable-counter", "additions and reads of a counter", linearizable, SEARCHED, false,
         linear!("linearizable-counter", linear::Model::Counter)),
+    entry!("linearizable-set", "add, remove and contains of elements, and reads of all", linearizable, SEARCHED, false,
+        modelled!("linearizable-set", data_models::SetModel)),
     entry!("list-append", "transactions of appends to lists and reads", levels, Ok(()), true,
         |name| Ok(Box::new(list_append(name)?))),
     entry!("rw-register", "transactions of writes and reads, version orders inferred", levels, Ok(()), false,

@@ -1,7 +1,7 @@
 //! The explanation of a violation, in words.
 
 use crate::model::{Action, Model, Taken};
-use crate::object::{LinearObject, ObjectOperation};
+use crate::object::ObjectOperation;
 use crate::search::Counterexample;
 use crate::values::{ObjectStates, StateId};
 use seatrial_checker::Finding;
@@ -15,75 +15,159 @@ const LISTED_MAX: usize = 8;
 /// The name of the anomaly.
 pub(crate) const NONLINEARIZABLE: &str = "nonlinearizable";
 
-/// What is kept of one object that is not linearizable: the operations that its finding names.
-pub(crate) struct ViolationExcerpt<'v> {
-    model: Model,
+/// The words of a data type for its actions and states.
+pub(crate) trait ObjectWords<A> {
+    /// What follows the name of the function: " 3", " from 1 to 2", or nothing.
+    fn argument(&self, action: A) -> String;
+
+    /// The state in words: "it is 3".
+    fn state(&self, state: StateId) -> String;
+}
+
+/// The words of a [`Model`].
+pub(crate) struct ActionWords<'a> {
+    pub(crate) model: Model,
+    pub(crate) states: &'a ObjectStates<'a>,
+}
+
+impl ObjectWords<Action> for ActionWords<'_> {
+    fn argument(&self, action: Action) -> String {
+        let value = |state| self.states.get(state).to_string();
+        match action {
+            _ if self.model == Model::Mutex => String::new(),
+            Action::Read(value_of)
+            | Action::Write(value_of)
+            | Action::Append(value_of)
+            | Action::Put(_, value_of)
+            | Action::Increment(value_of) => format!(" {}", value(value_of)),
+            Action::Cas(from, to) => format!(" from {} to {}", value(from), value(to)),
+            Action::TakeAny(..) => " of unknown result".into(),
+            Action::Take(_, taken) | Action::Peek(_, taken) => match taken {
+                Taken::Element(element) => format!(" {}", value(element)),
+                Taken::Nothing => " of nothing".into(),
+                Taken::Unknown => " of unknown result".into(),
+            },
+        }
+    }
+
+    fn state(&self, state: StateId) -> String {
+        match self.states.state(state) {
+            Value::Text(name) if self.model == Model::Mutex => format!("it is {name}"),
+            value => format!("it is {value}"),
+        }
+    }
+}
+
+/// An operation that a finding names.
+struct ExcerptOperation {
+    /// What follows the name of its function.
+    argument: String,
+    /// Position of its invocation.
+    call: u32,
+    /// Position of its completion; of its invocation, if it never completed.
+    end: u32,
+    is_required: bool,
+}
+
+/// What is kept of one object that is not linearizable: the operations that its finding names, and all words but those that are
+/// read from the history again.
+pub(crate) struct ViolationExcerpt {
     key: Option<Key>,
-    /// The entries that the finding names, each with the position of its completion (of its invocation, if it never completed).
-    entries: BTreeMap<usize, (ObjectOperation, u32)>,
-    states: ObjectStates<'v>,
-    counterexample: Counterexample,
-    /// Operations of the longest linearizable prefix, of which the last are in the counterexample.
+    /// By entry.
+    entries: BTreeMap<usize, ExcerptOperation>,
+    /// The operation that no order can linearize.
+    failed: usize,
+    /// The last operations of the longest linearizable prefix, with the state after each.
+    prefix: Option<Vec<(usize, String)>>,
+    /// Operations of that prefix.
     prefix_length: usize,
-    /// Operations of the object.
+    /// The first of the possible states when the operation had to take effect.
+    states: Vec<String>,
+    states_length: usize,
+    /// The first of the operations that were concurrent with its end.
+    concurrent: Vec<usize>,
+    concurrent_length: usize,
+    is_unfounded: bool,
+    /// Operations of the whole object, if these are a part of it.
+    out_of: Option<usize>,
+    /// Operations of this part.
     operations: usize,
+    /// The contradiction in one line, instead of an order and states.
+    reason: Option<String>,
 }
 
 /// The excerpt with the operations that it names.
-struct Words<'a> {
-    excerpt: &'a ViolationExcerpt<'a>,
+struct ExcerptWords<'a> {
+    excerpt: &'a ViolationExcerpt,
     ops: &'a BTreeMap<u64, Op>,
 }
 
-impl<'v> ViolationExcerpt<'v> {
+impl ViolationExcerpt {
     /// What a finding about this object needs. `indeterminate` has the positions of the completions of operations of unknown
     /// outcome, by that of the invocation.
-    pub(crate) fn new(
-        model: Model,
-        object: &LinearObject,
+    pub(crate) fn new<A: Copy>(
+        (key, operations): (Option<&Key>, &[ObjectOperation<A>]),
         counterexample: &Counterexample,
-        states: ObjectStates<'v>,
+        words: &impl ObjectWords<A>,
         indeterminate: &FixedMap<u32, u32>,
-    ) -> ViolationExcerpt<'v> {
-        let mut counterexample = counterexample.clone();
-        let prefix = counterexample.prefix.as_mut();
-        let prefix_length = prefix.map_or(0, |prefix| {
-            let length = prefix.len();
-            prefix.drain(..length.saturating_sub(LISTED_MAX));
-            length
+    ) -> ViolationExcerpt {
+        let prefix = counterexample.prefix.as_ref();
+        let prefix_length = prefix.map_or(0, Vec::len);
+        let prefix = prefix.map(|prefix| {
+            let last = prefix[prefix_length.saturating_sub(LISTED_MAX)..].iter();
+            last.map(|&(entry, state)| (entry, words.state(state)))
+                .collect::<Vec<_>>()
         });
-        let prefix = counterexample.prefix.iter().flatten();
-        let prefix = prefix.map(|&(entry, _)| entry);
         let concurrent = counterexample.concurrent.iter().take(LISTED_MAX).copied();
+        let concurrent: Vec<usize> = concurrent.collect();
         let listed = std::iter::once(counterexample.entry)
-            .chain(prefix)
-            .chain(concurrent);
+            .chain(prefix.iter().flatten().map(|&(entry, _)| entry))
+            .chain(concurrent.iter().copied());
         let entries = listed.map(|number| {
-            let entry = object.entries[number];
+            let entry = operations[number];
             let end = if entry.is_required() {
                 entry.ret
             } else {
                 let end = indeterminate.get(&entry.call);
                 end.copied().unwrap_or(entry.call)
             };
-            (number, (entry, end))
+            let operation = ExcerptOperation {
+                argument: words.argument(entry.action),
+                call: entry.call,
+                end,
+                is_required: entry.is_required(),
+            };
+            (number, operation)
         });
+        let states = counterexample.states.iter().take(LISTED_MAX);
         ViolationExcerpt {
-            model,
-            key: object.key.clone(),
+            key: key.cloned(),
             entries: entries.collect(),
-            states,
-            counterexample,
+            failed: counterexample.entry,
+            prefix,
             prefix_length,
-            operations: object.entries.len(),
+            states: states.map(|&state| words.state(state)).collect(),
+            states_length: counterexample.states.len(),
+            concurrent,
+            concurrent_length: counterexample.concurrent.len(),
+            is_unfounded: counterexample.is_unfounded,
+            out_of: counterexample.out_of,
+            operations: operations.len(),
+            reason: None,
         }
+    }
+
+    /// With the contradiction in one line, instead of an order and states.
+    pub(crate) fn with_reason(self, reason: String) -> ViolationExcerpt {
+        let reason = Some(reason);
+        ViolationExcerpt { reason, ..self }
     }
 
     /// Positions of the operations that the finding names.
     pub(crate) fn positions(&self) -> BTreeSet<u64> {
-        let (first, _) = self.entries[&self.counterexample.entry];
-        let ends = self.entries.values().map(|&(_, end)| end);
-        ends.chain([first.call]).map(u64::from).collect()
+        let ends = self.entries.values().map(|one| one.end);
+        let first = self.entries[&self.failed].call;
+        ends.chain([first]).map(u64::from).collect()
     }
 
     /// The finding; `ops` are the operations at [`ViolationExcerpt::positions`]. `None` if one is missing.
@@ -91,32 +175,29 @@ impl<'v> ViolationExcerpt<'v> {
         if !self.positions().iter().all(|at| ops.contains_key(at)) {
             return None;
         }
-        let words = Words { excerpt: self, ops };
-        let counterexample = &self.counterexample;
-        let mut text = words.headline(counterexample);
-        words.part(counterexample, &mut text);
-        words.prefix(counterexample, &mut text);
-        words.states(counterexample, &mut text);
-        words.concurrent(counterexample, &mut text);
-        Some(words.finding(counterexample, text))
+        let words = ExcerptWords { excerpt: self, ops };
+        let mut text = words.headline();
+        if let Some(reason) = &self.reason {
+            let _ = write!(text, "\n{reason}");
+            words.listed("In contradiction with:", &mut text);
+        } else {
+            words.part(&mut text);
+            words.prefix(&mut text);
+            words.states(&mut text);
+            words.concurrent(&mut text);
+        }
+        Some(words.finding(text))
     }
 }
 
-impl Words<'_> {
+impl ExcerptWords<'_> {
     /// The finding with this text.
-    fn finding(&self, counterexample: &Counterexample, text: String) -> Finding {
-        let last = counterexample
-            .prefix
-            .iter()
-            .flatten()
-            .rev()
-            .take(1)
-            .map(|&(entry, _)| entry);
-        let listed = counterexample.concurrent.iter().copied().take(LISTED_MAX);
+    fn finding(&self, text: String) -> Finding {
+        let last = self.excerpt.prefix.iter().flatten().next_back();
         let mut operations: Vec<u64> = Vec::new();
-        for entry in std::iter::once(counterexample.entry)
-            .chain(last)
-            .chain(listed)
+        for entry in std::iter::once(self.excerpt.failed)
+            .chain(last.map(|&(entry, _)| entry))
+            .chain(self.excerpt.concurrent.iter().copied())
         {
             let index = self.op(entry).index;
             if !operations.contains(&index) {
@@ -133,38 +214,16 @@ impl Words<'_> {
 
     /// The completion of an operation, or its invocation if it never completed.
     fn op(&self, entry: usize) -> &Op {
-        let (_, end) = self.excerpt.entries[&entry];
-        &self.ops[&u64::from(end)]
-    }
-
-    fn entry(&self, entry: usize) -> ObjectOperation {
-        let (entry, _) = self.excerpt.entries[&entry];
-        entry
-    }
-
-    fn value(&self, state: StateId) -> String {
-        self.excerpt.states.get(state).to_string()
+        &self.ops[&u64::from(self.excerpt.entries[&entry].end)]
     }
 
     /// The operation in words: "read 3", "cas from 1 to 2".
     fn describe(&self, entry: usize) -> String {
-        let f = self.op(entry).f;
-        match self.entry(entry).action {
-            _ if self.excerpt.model == Model::Mutex => f.to_string(),
-            Action::Read(value) | Action::Write(value) | Action::Append(value) => {
-                format!("{f} {}", self.value(value))
-            }
-            Action::Cas(from, to) => format!("{f} from {} to {}", self.value(from), self.value(to)),
-            Action::Put(_, element) | Action::Increment(element) => {
-                format!("{f} {}", self.value(element))
-            }
-            Action::TakeAny(..) => format!("{f} of unknown result"),
-            Action::Take(_, taken) | Action::Peek(_, taken) => match taken {
-                Taken::Element(element) => format!("{f} {}", self.value(element)),
-                Taken::Nothing => format!("{f} of nothing"),
-                Taken::Unknown => format!("{f} of unknown result"),
-            },
-        }
+        format!(
+            "{}{}",
+            self.op(entry).f,
+            self.excerpt.entries[&entry].argument
+        )
     }
 
     /// Process and index: "process 3, op 14".
@@ -173,13 +232,13 @@ impl Words<'_> {
         format!("process {}, op {}", op.process, op.index)
     }
 
-    fn headline(&self, counterexample: &Counterexample) -> String {
-        let entry = counterexample.entry;
+    fn headline(&self) -> String {
+        let entry = self.excerpt.failed;
         let key = match &self.excerpt.key {
             Some(key) => format!("Key {key}: "),
             None => String::new(),
         };
-        let call = u64::from(self.entry(entry).call);
+        let call = u64::from(self.excerpt.entries[&entry].call);
         format!(
             "{key}{} ({}) cannot be linearized: it took place between op {} and op {}, and no order \
              of the operations before and beside it allows it.",
@@ -191,8 +250,8 @@ impl Words<'_> {
     }
 
     /// How many operations suffice, if these are not all.
-    fn part(&self, counterexample: &Counterexample, text: &mut String) {
-        if let Some(all) = counterexample.out_of {
+    fn part(&self, text: &mut String) {
+        if let Some(all) = self.excerpt.out_of {
             let part = self.excerpt.operations;
             let _ = write!(
                 text,
@@ -201,8 +260,8 @@ impl Words<'_> {
         }
     }
 
-    fn prefix(&self, counterexample: &Counterexample, text: &mut String) {
-        let Some(prefix) = &counterexample.prefix else {
+    fn prefix(&self, text: &mut String) {
+        let Some(prefix) = &self.excerpt.prefix else {
             return;
         };
         if prefix.is_empty() {
@@ -218,31 +277,19 @@ impl Words<'_> {
         let _ = write!(text, "\nThe longest order that works has {length} {noun}");
         let is_cut = length > prefix.len();
         text.push_str(if is_cut { "; it ends with:" } else { ":" });
-        for &(entry, state) in prefix {
-            let (operation, origin) = (self.describe(entry), self.origin(entry));
-            let _ = write!(text, "\n  {operation} ({origin}), then {}", self.is(state));
+        for (entry, state) in prefix {
+            let (operation, origin) = (self.describe(*entry), self.origin(*entry));
+            let _ = write!(text, "\n  {operation} ({origin}), then {state}");
         }
     }
 
-    /// The state in words: "it is 3".
-    fn is(&self, state: StateId) -> String {
-        match self.excerpt.states.state(state) {
-            Value::Text(name) if self.excerpt.model == Model::Mutex => {
-                format!("it is {name}")
-            }
-            value => format!("it is {value}"),
-        }
-    }
-
-    fn states(&self, counterexample: &Counterexample, text: &mut String) {
-        if counterexample.is_unfounded {
+    fn states(&self, text: &mut String) {
+        if self.excerpt.is_unfounded {
             text.push_str("\nNothing that began before its end leads to the state that it needs.");
             return;
         }
-        let listed = counterexample.states.iter().take(LISTED_MAX);
-        let listed: Vec<_> = listed.map(|&state| self.is(state)).collect();
-        let states = listed.join(" or ").replace("or it is ", "or ");
-        let more = counterexample.states.len().saturating_sub(LISTED_MAX);
+        let states = self.excerpt.states.join(" or ").replace("or it is ", "or ");
+        let more = self.excerpt.states_length - self.excerpt.states.len();
         let _ = write!(text, "\nOver all orders, when it must take place {states}");
         if more > 0 {
             let _ = write!(text, " or one of {more} others");
@@ -250,14 +297,22 @@ impl Words<'_> {
         text.push('.');
     }
 
-    fn concurrent(&self, counterexample: &Counterexample, text: &mut String) {
-        if counterexample.concurrent.is_empty() {
+    fn concurrent(&self, text: &mut String) {
+        if self.excerpt.concurrent.is_empty() {
             text.push_str("\nNothing is concurrent with its end.");
+        } else {
+            self.listed("Concurrent with its end:", text);
+        }
+    }
+
+    /// The operations beside the one that cannot be linearized.
+    fn listed(&self, heading: &str, text: &mut String) {
+        if self.excerpt.concurrent.is_empty() {
             return;
         }
-        text.push_str("\nConcurrent with its end:");
-        for &entry in counterexample.concurrent.iter().take(LISTED_MAX) {
-            let fate = if self.entry(entry).is_required() {
+        let _ = write!(text, "\n{heading}");
+        for &entry in &self.excerpt.concurrent {
+            let fate = if self.excerpt.entries[&entry].is_required {
                 ""
             } else {
                 ", of unknown outcome"
@@ -269,7 +324,7 @@ impl Words<'_> {
                 self.origin(entry)
             );
         }
-        let more = counterexample.concurrent.len().saturating_sub(LISTED_MAX);
+        let more = self.excerpt.concurrent_length - self.excerpt.concurrent.len();
         if more > 0 {
             let _ = write!(text, "\n  and {more} more");
         }

@@ -38,14 +38,15 @@ pub(crate) type Gathered = (LinearObjects, NumberedValues, FixedMap<u32, u32>);
 
 /// Keys of a history, numbered in order of appearance; operations without a key have a number, too.
 #[derive(Default)]
-struct KeyNumbers {
+pub(crate) struct KeyNumbers {
     integers: FixedMap<i64, u32>,
     others: BTreeMap<Option<Key>, u32>,
     known: Vec<Option<Key>>,
 }
 
 impl KeyNumbers {
-    fn number(&mut self, key: Option<&Key>) -> u32 {
+    /// The number of a key.
+    pub(crate) fn number(&mut self, key: Option<&Key>) -> u32 {
         let next = self.known.len() as u32;
         let number = match key {
             Some(Key::Int(integer)) => *self.integers.entry(*integer).or_insert(next),
@@ -55,6 +56,11 @@ impl KeyNumbers {
             self.known.push(key.cloned());
         }
         number
+    }
+
+    /// All keys, by number.
+    pub(crate) fn into_known(self) -> Vec<Option<Key>> {
+        self.known
     }
 }
 

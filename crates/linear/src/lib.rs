@@ -53,6 +53,8 @@
 //! - `numbered_states`, `collections`, `text_reads`: states as numbers, of collections, and of appended text
 //! - `explanation`: a violation in words
 //! - `sequential`: models of the user's own
+//! - `history_model`, `model_gathering`, `model_parts`, `model_checker`: a checker of recorded histories for any model
+//! - `data_models`: sets, semaphores, locks, logs, block devices, registers with transactions, tables
 //! - `online`: registers and locks while they are recorded
 //!
 //! # What is absent
@@ -65,10 +67,15 @@ mod collection_monitor;
 mod collections;
 mod configurations;
 mod counterexample;
+pub mod data_models;
 mod explanation;
 mod gathering;
+mod history_model;
 mod linearizable;
 mod model;
+mod model_checker;
+mod model_gathering;
+mod model_parts;
 pub mod monitors;
 mod numbered_states;
 mod object;
@@ -79,8 +86,12 @@ mod sequential;
 mod text_reads;
 mod values;
 
+pub use history_model::{
+    HistoryModel, ModelCall, MonitorDecision, Refutation, Unfit, ValueNumbers,
+};
 pub use linearizable::Linearizable;
 pub use model::Model;
+pub use model_checker::ModelChecker;
 pub use search::Bound;
 pub use sequential::{
     Linearizability, NoLinearization, ObservedCall, SequentialModel, assert_linearizable,

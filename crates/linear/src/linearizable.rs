@@ -2,7 +2,7 @@
 
 use crate::collection_monitor::{self, CollectionMonitor};
 use crate::collections::expand_takes;
-use crate::explanation::{NONLINEARIZABLE, ViolationExcerpt};
+use crate::explanation::{ActionWords, NONLINEARIZABLE, ViolationExcerpt};
 use crate::gathering::Gathering;
 use crate::model::Model;
 use crate::monitors::Rejection;
@@ -84,7 +84,7 @@ struct CheckTally<'v> {
     unknown: usize,
     configurations: u64,
     failures: u64,
-    violations: Vec<ViolationExcerpt<'v>>,
+    violations: Vec<ViolationExcerpt>,
     /// Keys with a violation.
     results: BTreeMap<String, KeyResult>,
     /// Why the first object whose search reached its bound is not decided.
@@ -247,7 +247,7 @@ impl Linearizable {
             SearchResult::NotLinearizable(counterexample) => {
                 // Without hints about later reads, the first search was the plain one.
                 if !states.is_prepared() || !self.explain_whole(object, tally) {
-                    tally.violation(self.model, object, &counterexample, states);
+                    tally.violation(self.model, object, &counterexample, &states);
                 }
                 None
             }
@@ -279,7 +279,7 @@ impl Linearizable {
         let SearchResult::NotLinearizable(counterexample) = result else {
             return false;
         };
-        tally.violation(self.model, object, &counterexample, states);
+        tally.violation(self.model, object, &counterexample, &states);
         true
     }
 
@@ -306,7 +306,7 @@ impl Linearizable {
                 ..Counterexample::default()
             },
         };
-        tally.violation(self.model, &part, &counterexample, states);
+        tally.violation(self.model, &part, &counterexample, &states);
     }
 
     /// The verdict after all objects.
@@ -396,7 +396,7 @@ impl<'v> CheckTally<'v> {
         model: Model,
         object: &LinearObject,
         counterexample: &Counterexample,
-        states: ObjectStates<'v>,
+        states: &ObjectStates<'_>,
     ) {
         self.failures += 1;
         if let Some(key) = object
@@ -408,8 +408,9 @@ impl<'v> CheckTally<'v> {
             self.results.insert(key.to_string(), result);
         }
         if self.violations.len() < FINDINGS_MAX {
-            let excerpt =
-                ViolationExcerpt::new(model, object, counterexample, states, self.indeterminate);
+            let words = ActionWords { model, states };
+            let part = (object.key.as_ref(), &object.entries[..]);
+            let excerpt = ViolationExcerpt::new(part, counterexample, &words, self.indeterminate);
             self.violations.push(excerpt);
         }
     }

@@ -73,6 +73,11 @@ pub trait SequentialModel {
     fn partition(&self, _operation: &Self::Operation) -> u64 {
         0
     }
+
+    /// Bytes that a state points to, which count toward the bound on memory.
+    fn heap_bytes(&self, _state: &Self::State) -> usize {
+        0
+    }
 }
 
 /// An operation of a history. Times are of any unit, as long as an operation that completed before another was invoked has the
@@ -150,10 +155,51 @@ const ESSENTIAL_MAX: usize = 400;
 const LISTED_MAX: usize = 12;
 
 /// The states of a model, and its operations, numbered as they appear.
-struct ModelStates<'m, M: SequentialModel> {
+pub(crate) struct ModelStates<'m, M: SequentialModel> {
     model: &'m M,
     states: NumberedStates<M::State, u32>,
     operations: Vec<M::Operation>,
+    /// Bytes that the states point to.
+    heap_bytes: usize,
+}
+
+impl<'m, M: SequentialModel> ModelStates<'m, M> {
+    /// Only the initial state; actions are numbers of `operations`.
+    pub(crate) fn new(model: &'m M, operations: Vec<M::Operation>) -> ModelStates<'m, M> {
+        ModelStates {
+            model,
+            states: NumberedStates::new(model.initial()),
+            operations,
+            heap_bytes: 0,
+        }
+    }
+
+    /// The state of this number.
+    pub(crate) fn state(&self, state: StateId) -> &M::State {
+        self.states.get(state)
+    }
+
+    /// The operation of this action.
+    pub(crate) fn operation(&self, action: u32) -> &M::Operation {
+        &self.operations[action as usize]
+    }
+}
+
+/// Operations numbered so that equal ones have one number: the number of each, and one operation for each number.
+pub(crate) fn numbered_operations<'o, O: Clone + Eq + Hash + 'o>(
+    all: impl Iterator<Item = &'o O>,
+) -> (Vec<u32>, Vec<O>) {
+    let mut numbers: FixedMap<&O, u32> = FixedMap::default();
+    let mut operations = Vec::new();
+    let of_each = all.map(|operation| {
+        let fresh = operations.len() as u32;
+        let number = *numbers.entry(operation).or_insert(fresh);
+        if number == fresh {
+            operations.push(operation.clone());
+        }
+        number
+    });
+    (of_each.collect(), operations)
 }
 
 impl<M: SequentialModel> Transitions for ModelStates<'_, M> {
@@ -162,16 +208,22 @@ impl<M: SequentialModel> Transitions for ModelStates<'_, M> {
     fn step(&mut self, state: StateId, action: u32) -> Option<StateId> {
         let operation = &self.operations[action as usize];
         let apply = |state: &M::State| self.model.step(state, operation);
-        self.states.step(state, action, apply)
+        let known = self.states.len();
+        let next = self.states.step(state, action, apply);
+        if self.states.len() > known {
+            // Each state is kept twice: in its list, and as the key of its number.
+            let state = self.states.get(known as StateId);
+            self.heap_bytes += 2 * self.model.heap_bytes(state);
+        }
+        next
     }
 
     fn is_read(&self, action: u32) -> bool {
         self.model.is_read(&self.operations[action as usize])
     }
 
-    /// States count by their size without what they point to.
     fn bytes(&self) -> usize {
-        self.states.bytes()
+        self.states.bytes() + self.heap_bytes
     }
 }
 
@@ -194,16 +246,11 @@ impl<'a, M: SequentialModel> ModelObject<'a, M> {
         ranks: &BTreeMap<u64, u32>,
     ) -> ModelObject<'a, M> {
         numbers.sort_by_key(|&number| history[number].invoked);
-        let mut classes: FixedMap<&M::Operation, u32> = FixedMap::default();
-        let mut operations = Vec::new();
-        let mut entries = Vec::new();
-        for &number in &numbers {
+        let all = numbers.iter().map(|&number| &history[number].operation);
+        let (actions, operations) = numbered_operations(all);
+        let mut entries = Vec::with_capacity(numbers.len());
+        for (&number, action) in numbers.iter().zip(actions) {
             let observed = &history[number];
-            let fresh = operations.len() as u32;
-            let action = *classes.entry(&observed.operation).or_insert(fresh);
-            if action == fresh {
-                operations.push(observed.operation.clone());
-            }
             let ret = observed.completed.map_or(NEVER, |time| ranks[&time]);
             let call = ranks[&observed.invoked];
             assert!(
@@ -222,11 +269,7 @@ impl<'a, M: SequentialModel> ModelObject<'a, M> {
     }
 
     fn states(&self) -> ModelStates<'a, M> {
-        ModelStates {
-            model: self.model,
-            states: NumberedStates::new(self.model.initial()),
-            operations: self.operations.clone(),
-        }
+        ModelStates::new(self.model, self.operations.clone())
     }
 
     /// The operations in an order that works, or the first result that is none.
@@ -250,7 +293,7 @@ impl<'a, M: SequentialModel> ModelObject<'a, M> {
                 let possible = counterexample.states.iter();
                 let possible: Vec<String> = possible
                     .take(LISTED_MAX)
-                    .map(|&state| format!("{:?}", states.states.get(state)))
+                    .map(|&state| format!("{:?}", states.state(state)))
                     .collect();
                 let prefix: Vec<usize> = prefix.into_iter().map(|(entry, _)| entry).collect();
                 Err(Linearizability::NotLinearizable(self.contradiction(

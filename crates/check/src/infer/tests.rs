@@ -49,6 +49,9 @@ fn each_kind_of_operations_has_its_checker() {
         chosen(&[("acquire", NIL, NIL), ("release", NIL, NIL)]),
         "mutex"
     );
+    let add = ("add", int(1), int(1));
+    let contains = ("contains", int(1), Value::Bool(true));
+    assert_eq!(chosen(&[add, contains]), "linearizable-set");
     let keyed = Value::Keyed(Key::Int(1), int(2).into());
     assert_eq!(chosen(&[("put", keyed.clone(), keyed)]), "kv-map");
     assert_eq!(

@@ -176,7 +176,9 @@ fn any_history_gets_an_answer() {
             "list-append" | "rw-register" | "g1" => functions.contains(&"txn"),
             "mutex" => functions.contains(&"acquire"),
             "kv-map" => functions.contains(&"get"),
-            "set" | "set-full" | "counter" | "linearizable-counter" => functions.contains(&"add"),
+            "set" | "set-full" | "counter" | "linearizable-counter" | "linearizable-set" => {
+                functions.contains(&"add")
+            }
             "bank" => functions.contains(&"transfer"),
             "queue" | "total-queue" | "fifo-queue" | "bag" => functions.contains(&"enqueue"),
             "unique-ids" => functions.contains(&"generate"),

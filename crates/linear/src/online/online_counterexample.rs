@@ -2,9 +2,9 @@
 
 use super::InternedWords;
 use super::jit_linearizer::{Cell, Refuted};
-use crate::explanation::ViolationExcerpt;
+use crate::explanation::{ActionWords, ViolationExcerpt};
 use crate::model::{Model, action, shape};
-use crate::object::{LinearObject, NEVER, ObjectOperation};
+use crate::object::{NEVER, ObjectOperation};
 use crate::search::Counterexample;
 use crate::values::{NumberedValues, ObjectStates};
 use seatrial_checker::Finding;
@@ -77,14 +77,13 @@ impl OnlineCounterexample {
             is_unfounded: false,
             out_of: None,
         };
-        let object = LinearObject {
-            key: key.cloned(),
-            dropped: 0,
-            entries,
-        };
         let states = ObjectStates::new(model, &values);
+        let words = ActionWords {
+            model,
+            states: &states,
+        };
         let excerpt =
-            ViolationExcerpt::new(model, &object, &counterexample, states, &indeterminate);
+            ViolationExcerpt::new((key, &entries[..]), &counterexample, &words, &indeterminate);
         let finding = excerpt.finding(&named);
         finding.expect("the operations that it names are there")
     }
