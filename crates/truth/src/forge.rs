@@ -195,6 +195,9 @@ impl Forger {
                 "core minus one"
             }
             Proof::Findings(findings) => tamper_findings(findings, history, rng),
+            Proof::Linearization(_) | Proof::Nonlinearizable(_) => {
+                unreachable!("a proof about transactions")
+            }
         };
         claims.push(Claim {
             how,
@@ -524,7 +527,7 @@ fn another_kind(proof: &Proof, rng: &mut Rng) -> Option<Proof> {
         | Proof::Snapshots(order)
         | Proof::Commits(order)
         | Proof::Visible(order) => order,
-        Proof::Core(_) | Proof::Findings(_) => return None,
+        _ => return None,
     };
     let mut once: Vec<u64> = Vec::new();
     for place in order.iter().rev() {
@@ -561,6 +564,7 @@ fn rename(certificate: &mut Certificate, history: &History) {
                 }
             }
         }
+        Proof::Linearization(_) | Proof::Nonlinearizable(_) => {}
     }
 }
 

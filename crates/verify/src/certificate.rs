@@ -1,4 +1,4 @@
-//! The document that proves a verdict about transactions, valid or invalid.
+//! The document that proves a verdict, valid or invalid.
 
 use seatrial_history::Key;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -8,7 +8,10 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// The version of the document that [`Certificate::to_json`] makes.
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
+
+/// The model of proofs about operations on data types.
+pub(crate) const LINEARIZABLE: &str = "linearizable";
 
 /// A proof of a verdict, to be replayed without a checker: [`crate::verify`] does that.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +39,11 @@ pub struct Certificate {
 /// value of a read register; 5 + 8 times the length and the last element of a read list. Before its first use a key has
 /// words of its own: an integer itself; of other names the number of bytes of the name (of a word without its colon, as
 /// in JSON), then the bytes, eight a word, the lowest first.
+///
+/// Of a history without transactions, the words after that of the process are: the number of the function (from 0, in the
+/// order of first use; before its first use its name, like that of a key); 0 without a key, else one more than its number
+/// (its name likewise before its first use); and the value: 0 for nil; 1 and an integer; 2 and both integers of a list of
+/// two; else 3 and its text, like a name: that of EDN, where words are texts and sets are lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint {
     /// Number of invocations and completions of all processes.
@@ -57,8 +65,12 @@ impl Fingerprint {
             Key::Word(word) => word.as_str(),
             Key::Text(text) => text,
         };
-        self.mix(name.len() as u64);
-        for bytes in name.as_bytes().chunks(8) {
+        self.mix_text(name);
+    }
+
+    pub(crate) fn mix_text(&mut self, text: &str) {
+        self.mix(text.len() as u64);
+        for bytes in text.as_bytes().chunks(8) {
             let mut word = [0; 8];
             word[..bytes.len()].copy_from_slice(bytes);
             self.mix(u64::from_le_bytes(word));
@@ -111,6 +123,44 @@ pub enum Proof {
     Core(Vec<u64>),
     /// Invalid: these findings, each of which is sufficient.
     Findings(Vec<Evidence>),
+    /// Valid: executed one after another in this order, operations return what they returned in the history.
+    Linearization(Linearization),
+    /// Invalid: no order explains the results of these operations.
+    Nonlinearizable(LinearCore),
+}
+
+/// The order of linearization points of all objects of a history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Linearization {
+    /// The sequential model, by the name of its checker.
+    pub data_type: String,
+    /// Places of operations. A drain occurs once for each element that it took. Operations of unknown outcome that took no
+    /// effect are left out.
+    pub order: Vec<u64>,
+    /// For each removal of unknown outcome from a bag, and each element of a drain from a bag, in their order: the place of
+    /// an addition of the element that it took.
+    pub taken: Vec<u64>,
+}
+
+/// Operations on one object that have no linearization, in a history that is cut at a position.
+///
+/// What makes it sound is that the verifier never takes an operation to be absent because the core does not name it:
+/// see [`crate::CoreVerifier`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinearCore {
+    /// The sequential model, by the name of its checker.
+    pub data_type: String,
+    /// The key, as EDN writes it; `None` in a history without keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The history is cut here: operations invoked after this position are left out, and those that completed after it
+    /// need not take effect.
+    pub until: u64,
+    /// Of collections: the elements that the core is about, as EDN writes them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elements: Vec<String>,
+    /// Places of its operations.
+    pub places: Vec<u64>,
 }
 
 /// An anomaly with the operations that show it, by index.
@@ -179,13 +229,17 @@ pub struct CertificateError(String);
 impl Certificate {
     /// Does it claim that the history is valid?
     pub fn is_valid(&self) -> bool {
-        !matches!(self.proof, Proof::Findings(_) | Proof::Core(_))
+        !matches!(
+            self.proof,
+            Proof::Findings(_) | Proof::Core(_) | Proof::Nonlinearizable(_)
+        )
     }
 
-    /// Does the proof depend on when transactions ran? Then it proves nothing about a history without times.
+    /// Does the proof depend on when operations ran? Then it proves nothing about a history without times.
     pub fn rests_on_real_time(&self) -> bool {
         let is_of_session = self.model.starts_with("strong-session-");
         let model = self.model == "strict-serializable"
+            || self.model == LINEARIZABLE
             || self.model.starts_with("strong-") && !is_of_session;
         let Proof::Findings(findings) = &self.proof else {
             return model;
@@ -201,7 +255,7 @@ impl Certificate {
         })
     }
 
-    /// Size of the largest core that is written and replayed, in transactions.
+    /// Size of the largest core that is written and replayed, in transactions or operations.
     pub const CORE_MAX: usize = 4_096;
 
     /// A certificate without assumptions.
@@ -215,8 +269,10 @@ impl Certificate {
         }
     }
 
-    /// The document: `{"certificate": 3, "model", "valid", "proof": "serial" | "snapshots" | "commits" | "visible" |
-    /// "core" | "findings"}` and, depending on the proof, `"order": [places]`, `"core": [places]` or `"findings":
+    /// The document: `{"certificate": 4, "model", "valid", "proof": "serial" | "snapshots" | "commits" | "visible" |
+    /// "core" | "findings" | "linearization" | "nonlinearizable"}` and, depending on the proof, `"order": [places]` (of a
+    /// linearization with `"data_type"` and perhaps `"taken": [places]`), `"core": [places]` (of operations as an object
+    /// `{"data_type", "key"?, "until", "elements"?, "places"}`) or `"findings":
     /// [{"anomaly", "operations", "steps": [[from, to, relation, versions?]], "versions"?}]`, where `versions` is
     /// `{"key", "order": [{"from", "to", "rule", "operations", "above"?, "below"?}]}`; with `"history": {"events",
     /// "hash"}` if it is known, and `"assumptions": [names]` and `"transaction_order": [[index, number]]` if there are
@@ -229,6 +285,8 @@ impl Certificate {
             Proof::Visible(order) => ("visible", "order", json!(order)),
             Proof::Core(places) => ("core", "core", json!(places)),
             Proof::Findings(findings) => ("findings", "findings", json!(findings)),
+            Proof::Linearization(one) => ("linearization", "order", json!(one.order)),
+            Proof::Nonlinearizable(core) => ("nonlinearizable", "core", json!(core)),
         };
         let mut document = json!({
             "certificate": VERSION,
@@ -237,6 +295,15 @@ impl Certificate {
             "proof": name,
             field: content,
         });
+        if let Proof::Linearization(Linearization {
+            data_type, taken, ..
+        }) = &self.proof
+        {
+            document["data_type"] = json!(data_type);
+            if !taken.is_empty() {
+                document["taken"] = json!(taken);
+            }
+        }
         if let Some(history) = &self.history {
             document["history"] = json!(history);
         }
@@ -256,6 +323,7 @@ impl Certificate {
             Proof::Snapshots(order) => ("snapshots", order),
             Proof::Commits(order) => ("commits", order),
             Proof::Visible(order) => ("visible", order),
+            Proof::Linearization(one) => ("linearization", &one.order),
             _ => return writeln!(out, "{}", self.to_json()),
         };
         let model = Json::from(self.model.as_str());
@@ -263,19 +331,20 @@ impl Certificate {
             out,
             "{{\"certificate\":{VERSION},\"model\":{model},\"valid\":true,\"proof\":\"{name}\",\"order\":["
         )?;
-        let mut text = String::new();
-        for (at, places) in order.chunks(4_096).enumerate() {
-            text.clear();
-            for (number, place) in places.iter().enumerate() {
-                let comma = if at + number > 0 { "," } else { "" };
-                // Writing to a `String` does not fail.
-                let _ = write!(text, "{comma}{place}");
+        write_places(order, out)?;
+        out.write_all(b"]")?;
+        if let Proof::Linearization(one) = &self.proof {
+            let data_type = Json::from(one.data_type.as_str());
+            write!(out, ",\"data_type\":{data_type}")?;
+            if !one.taken.is_empty() {
+                out.write_all(b",\"taken\":[")?;
+                write_places(&one.taken, out)?;
+                out.write_all(b"]")?;
             }
-            out.write_all(text.as_bytes())?;
         }
         match &self.history {
-            None => out.write_all(b"]}\n"),
-            Some(history) => writeln!(out, "],\"history\":{}}}", json!(history)),
+            None => out.write_all(b"}\n"),
+            Some(history) => writeln!(out, ",\"history\":{}}}", json!(history)),
         }
     }
 
@@ -294,7 +363,7 @@ impl Certificate {
     fn of(document: CertificateDocument) -> Result<Certificate, CertificateError> {
         let error = |reason: &str| CertificateError(reason.to_owned());
         if !(1..=VERSION).contains(&document.certificate) {
-            return Err(error("`certificate`, its version, is none of 1, 2, 3"));
+            return Err(error("`certificate`, its version, is none of 1, 2, 3, 4"));
         }
         let order = |order: Option<Vec<u64>>| order.ok_or_else(|| error("it has no `order`"));
         let proof = match document.proof.as_str() {
@@ -302,14 +371,29 @@ impl Certificate {
             "snapshots" => Proof::Snapshots(order(document.order)?),
             "commits" => Proof::Commits(order(document.order)?),
             "visible" => Proof::Visible(order(document.order)?),
-            "core" => Proof::Core(document.core.ok_or_else(|| error("it has no `core`"))?),
+            "core" | "nonlinearizable" => match (&*document.proof, document.core) {
+                (_, None) => return Err(error("it has no `core`")),
+                ("core", Some(CoreDocument::Transactions(places))) => Proof::Core(places),
+                ("nonlinearizable", Some(CoreDocument::Operations(core))) => {
+                    Proof::Nonlinearizable(core)
+                }
+                _ => return Err(error("its `core` is not that of its `proof`")),
+            },
+            "linearization" => Proof::Linearization(Linearization {
+                data_type: document
+                    .data_type
+                    .ok_or_else(|| error("it has no `data_type`"))?,
+                order: order(document.order)?,
+                taken: document.taken,
+            }),
             "findings" => {
                 let findings = document.findings;
                 Proof::Findings(findings.ok_or_else(|| error("it has no `findings`"))?)
             }
             _ => {
                 return Err(error(
-                    "`proof` is none of serial, snapshots, commits, visible, core, findings",
+                    "`proof` is none of serial, snapshots, commits, visible, core, findings, linearization, \
+                     nonlinearizable",
                 ));
             }
         };
@@ -335,13 +419,39 @@ struct CertificateDocument {
     valid: bool,
     proof: String,
     order: Option<Vec<u64>>,
-    core: Option<Vec<u64>>,
+    core: Option<CoreDocument>,
     findings: Option<Vec<Evidence>>,
+    data_type: Option<String>,
+    #[serde(default)]
+    taken: Vec<u64>,
     history: Option<Fingerprint>,
     #[serde(default)]
     assumptions: Vec<String>,
     #[serde(default)]
     transaction_order: Vec<(u64, i64)>,
+}
+
+/// A core as JSON has it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum CoreDocument {
+    Transactions(Vec<u64>),
+    Operations(LinearCore),
+}
+
+/// Writes places, separated by commas.
+fn write_places(all: &[u64], out: &mut impl Write) -> io::Result<()> {
+    let mut text = String::new();
+    for (at, places) in all.chunks(4_096).enumerate() {
+        text.clear();
+        for (number, place) in places.iter().enumerate() {
+            let comma = if at + number > 0 { "," } else { "" };
+            // Writing to a `String` does not fail.
+            let _ = write!(text, "{comma}{place}");
+        }
+        out.write_all(text.as_bytes())?;
+    }
+    Ok(())
 }
 
 /// `[from, to, relation]`, and the versions if there are any.
@@ -383,8 +493,8 @@ impl<'de> Deserialize<'de> for CycleEdge {
 mod tests {
     use super::*;
 
-    #[test]
-    fn documents_are_read_back() {
+    /// A proof of each kind.
+    fn proofs() -> Vec<Proof> {
         let edge = |from, to, versions| CycleEdge {
             from,
             to,
@@ -409,14 +519,36 @@ mod tests {
             steps: vec![edge(3, 4, None), edge(4, 3, Some(versions.clone()))],
             versions: Some(versions),
         };
-        for proof in [
+        vec![
             Proof::Serial(vec![2, 0, 1]),
             Proof::Snapshots(vec![0, 0]),
             Proof::Commits(vec![]),
             Proof::Visible(vec![4]),
             Proof::Core(vec![1, 2]),
             Proof::Findings(vec![evidence]),
-        ] {
+            Proof::Linearization(Linearization {
+                data_type: "bag".into(),
+                order: vec![0, 7, 3],
+                taken: vec![0],
+            }),
+            Proof::Linearization(Linearization {
+                data_type: "register".into(),
+                ..Linearization::default()
+            }),
+            Proof::Nonlinearizable(LinearCore {
+                data_type: "fifo-queue".into(),
+                key: Some("\"x\"".into()),
+                until: 9,
+                elements: vec!["5".into()],
+                places: vec![0, 4],
+            }),
+            Proof::Nonlinearizable(LinearCore::default()),
+        ]
+    }
+
+    #[test]
+    fn documents_are_read_back() {
+        for proof in proofs() {
             let mut certificate = Certificate::new("serializable", proof);
             if !certificate.is_valid() {
                 certificate.assumptions = vec!["sequential-keys".into()];

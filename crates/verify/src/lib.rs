@@ -1,8 +1,8 @@
-//! Certificates of verdicts about transactions, and the verifier that replays them: a second opinion on every checker.
+//! Certificates of verdicts about transactions and linearizability, and the verifier that replays them: a second opinion.
 //!
-//! A [`Certificate`] holds what a verdict rests on: an order of transactions, the edges of a cycle, or a small set of
-//! transactions that has no order. A [`Verifier`] reads the history once and replays the certificate against it. It is
-//! simple on purpose: it searches for nothing except in a core, and never believes the certificate.
+//! A [`Certificate`] holds what a verdict rests on: an order of transactions or operations, the edges of a cycle, or a small
+//! set of transactions or operations that has no order. A [`Verifier`] reads the history once and replays the certificate
+//! against it. It is simple on purpose: it searches for nothing except in a core, and never believes the certificate.
 //!
 //!
 //! # What this crate does not do
@@ -27,12 +27,15 @@
 //! - `register_proofs.rs`: proofs about registers, with `register_proofs/`: `register_orders.rs` serial and snapshot
 //!   orders, `visibility_order.rs` parallel snapshots, `weak_commits.rs` and `commit_check.rs` weak levels,
 //!   `committed_reads.rs` read committed, `register_core.rs` cores, `register_findings.rs` and `version_rules.rs` findings
+//! - `linear_proofs.rs`: proofs about operations on data types, with `linear_proofs/`: `operation_table.rs` the operations,
+//!   `linear_model.rs` sequential models, `linearization_replay.rs` orders, `core_search.rs` and `outside_writes.rs` cores
 //! - `list_findings.rs`: findings about lists, with `list_findings/`: `list_orders.rs` orders, `list_core.rs` cores
 
 mod certificate;
 mod compact_list;
 mod dense_number;
 mod keyed_rows;
+mod linear_proofs;
 mod list_findings;
 pub mod models;
 mod order_clock;
@@ -42,6 +45,8 @@ mod transaction_table;
 mod verifier;
 
 pub use certificate::{
-    Certificate, CertificateError, CycleEdge, Evidence, Fingerprint, Proof, VersionStep, Versions,
+    Certificate, CertificateError, CycleEdge, Evidence, Fingerprint, LinearCore, Linearization,
+    Proof, VersionStep, Versions,
 };
+pub use linear_proofs::CoreVerifier;
 pub use verifier::{Unproven, Verifier, verify};

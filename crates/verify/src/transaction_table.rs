@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Numbers for names, from 0 on in the order of appearance.
 #[derive(Default)]
-struct NameNumbers {
+pub(super) struct NameNumbers {
     /// By small integer: its number, if it has one yet.
     low: Vec<Option<NameNumber>>,
     others: BTreeMap<Key, Option<NameNumber>>,
@@ -23,7 +23,7 @@ const LOW: usize = 1 << 24;
 
 impl NameNumbers {
     /// The number of a name, and whether it is new.
-    fn of(&mut self, name: &Key) -> (u32, bool) {
+    pub(super) fn of(&mut self, name: &Key) -> (u32, bool) {
         let integer = match name {
             Key::Int(integer) => usize::try_from(*integer).ok(),
             _ => None,

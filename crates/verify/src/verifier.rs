@@ -1,6 +1,7 @@
 //! The verifier: a second opinion that shares no code with the checkers, and is simple on purpose.
 
 use crate::certificate::{Certificate, CycleEdge, Evidence, Fingerprint, Proof};
+use crate::linear_proofs::{self, OperationTable};
 use crate::transaction_table::TransactionTable;
 use crate::{list_findings, models, register_proofs};
 use seatrial_history::{Chunk, ChunkSource, History, SourceError};
@@ -29,8 +30,8 @@ impl From<String> for Unproven {
     }
 }
 
-/// Checks that a certificate proves its claim about this history of transactions on lists or registers. See
-/// [`Verifier::verify`].
+/// Checks that a certificate proves its claim about this history of transactions on lists or registers, or of operations on
+/// a data type. See [`Verifier::verify`].
 pub fn verify(history: &History, certificate: &Certificate) -> Result<(), Unproven> {
     let verifier = Verifier::read(history).map_err(|error| error.to_string())?;
     verifier.verify(certificate)
@@ -40,9 +41,12 @@ pub fn verify(history: &History, certificate: &Certificate) -> Result<(), Unprov
 ///
 /// About 30 bytes a transaction with its place in an order, 3 to 4 bytes a micro-operation on lists (5 to 8 on registers)
 /// and 2 bytes an element that was read: 45 bytes a transaction of four micro-operations, 450 MB for 10^7. It reads no
-/// times and infers nothing: its only assumptions are those that a certificate names.
+/// times and infers nothing: its only assumptions are those that a certificate names. Operations that are no transactions
+/// take 32 bytes each, and one bit while a linearization is replayed.
 pub struct Verifier {
     table: TransactionTable,
+    /// The operations of a history without transactions.
+    operations: OperationTable,
     steps_max: u64,
 }
 
@@ -50,6 +54,7 @@ impl Default for Verifier {
     fn default() -> Verifier {
         Verifier {
             table: TransactionTable::default(),
+            operations: OperationTable::default(),
             steps_max: STEPS_MAX,
         }
     }
@@ -74,24 +79,37 @@ impl Verifier {
     /// Reads the next chunk of the history.
     pub fn take(&mut self, chunk: &Chunk) {
         self.table.take(chunk);
+        self.operations.take(chunk);
     }
 
     /// The fingerprint of the history so far.
     pub fn fingerprint(&self) -> Fingerprint {
-        self.table.fingerprint
+        if self.operations.is_used() {
+            self.operations.fingerprint
+        } else {
+            self.table.fingerprint
+        }
     }
 
     /// Checks that a certificate proves its claim about the history that was read.
     ///
     /// Orders are replayed: each transaction must see what it saw, and follow the transactions before it in real time or
     /// in its process if the model asks for that. Findings are looked up: the operations must show each edge of a cycle,
-    /// the kinds of edges must be those of the anomaly, and the model must forbid it.
+    /// the kinds of edges must be those of the anomaly, and the model must forbid it. A linearization is executed on a
+    /// sequential model; of operations without one all orders are tried.
     pub fn verify(mut self, certificate: &Certificate) -> Result<(), Unproven> {
         let own = self.fingerprint();
         if let Some(other) = certificate.history.filter(|&other| other != own) {
             return Err(
                 format!("it is about another history ({other}; this one has {own})").into(),
             );
+        }
+        let is_linear = matches!(
+            certificate.proof,
+            Proof::Linearization(_) | Proof::Nonlinearizable(_)
+        );
+        if is_linear {
+            return linear_proofs::verify(&mut self.operations, certificate, self.steps_max);
         }
         self.table.end()?;
         let table = &self.table;

@@ -94,6 +94,7 @@ fn tampered(certificate: &Certificate, rng: &mut Rng) -> (Certificate, &'static 
             core.remove(rng.index(core.len()));
             "core"
         }
+        _ => panic!("of data types"),
     };
     (other, what)
 }
@@ -114,7 +115,7 @@ fn is_excused(history: &History, certificate: &Certificate, what: &str) -> bool 
             let mut all = findings.iter();
             what == "model" && all.all(|one| weakest.contains(one.anomaly.as_str()))
         }
-        Proof::Core(_) => false,
+        _ => false,
     }
 }
 

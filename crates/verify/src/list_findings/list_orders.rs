@@ -55,7 +55,7 @@ fn kind(proof: &Proof) -> Option<(&'static str, &[u64])> {
         Proof::Serial(order) => ("serial", order),
         Proof::Snapshots(order) => ("snapshots", order),
         Proof::Commits(order) => ("commits", order),
-        Proof::Findings(_) | Proof::Visible(_) | Proof::Core(_) => return None,
+        _ => return None,
     })
 }
 

@@ -26,7 +26,7 @@ pub(super) fn verify(
     let is_timeless = Provenance::of_attributes(&opened.attributes).is_timeless();
     ensure!(
         !(proof.rests_on_real_time() && is_timeless),
-        "{}: it rests on real time, and {} does not say when its transactions ran",
+        "{}: it rests on real time, and {} does not say when its operations ran",
         name(),
         path.display()
     );
@@ -79,5 +79,18 @@ fn described(certificate: &Certificate) -> String {
             count(places.len(), "transaction")
         ),
         Proof::Findings(findings) => format!("not {model}: {}", count(findings.len(), "finding")),
+        Proof::Linearization(one) => {
+            let points = count(one.order.len(), "linearization point");
+            format!("{model}: {} with {points} in order", one.data_type)
+        }
+        Proof::Nonlinearizable(core) => {
+            let key = core.key.as_ref().map(|key| format!(" of key {key}"));
+            let operations = count(core.places.len(), "operation");
+            format!(
+                "not {model}: {operations}{} of a {} without an order",
+                key.unwrap_or_default(),
+                core.data_type
+            )
+        }
     }
 }
