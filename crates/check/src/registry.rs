@@ -5,6 +5,7 @@ use seatrial_checker::{
     Agreement, Bank, Checker, Counter, Discipline, Lock, Log, LongFork, Monotonic, Queue, Set,
     SetFull, Stats, TotalQueue, UniqueIds, Visibility,
 };
+use seatrial_consistency::{Consistency, ConsistencyModel};
 use seatrial_cycles::Level;
 use seatrial_inference::{G1, Inference, ListAppend, RwRegister};
 use seatrial_isolation::{self as isolation, Isolation};
@@ -70,6 +71,9 @@ const COUNTED: Result<(), &str> =
     Err("its verdict is a count, which a reader repeats from the history");
 /// Why searches for a linearization have none yet.
 const SEARCHED: Result<(), &str> = Err("linearizations are not written down");
+
+/// Why weaker models of registers have none yet.
+const UNCERTIFIED: Result<(), &str> = Err("orders of weaker models are not written down");
 
 /// One row of the table.
 macro_rules! entry {
@@ -154,6 +158,10 @@ pub static CHECKERS: &[Entry] = &[
         linear!("linearizable-counter", linear::Model::Counter)),
     entry!("linearizable-set", "add, remove and contains of elements, and reads of all", linearizable, SEARCHED, false,
         modelled!("linearizable-set", data_models::SetModel)),
+    entry!("consistency", "reads and writes of registers under weaker models", consistency_models,
+        UNCERTIFIED, false,
+        |name| Ok(Box::new(Consistency::new(
+            model(Consistency::NAME, name, ConsistencyModel::by_name)?)))),
     entry!("list-append", "transactions of appends to lists and reads", levels, Ok(()), true,
         |name| Ok(Box::new(list_append(name)?))),
     entry!("rw-register", "transactions of writes and reads, version orders inferred", levels, Ok(()), false,
@@ -228,6 +236,12 @@ fn axioms() -> Vec<&'static str> {
     isolation::AxiomaticModel::all()
         .map(isolation::AxiomaticModel::name)
         .collect()
+}
+
+fn consistency_models() -> Vec<&'static str> {
+    ConsistencyModel::LISTED
+        .map(ConsistencyModel::name)
+        .to_vec()
 }
 
 fn level_names() -> Vec<&'static str> {

@@ -28,7 +28,8 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("linear", &["checker"]),
     ("isolation", &["checker"]),
     ("inference", &["isolation"]),
-    ("check", &["inference", "linear"]),
+    ("consistency", &["isolation"]),
+    ("check", &["inference", "linear", "consistency"]),
     ("kv", &["blocks"]),
     ("volume", &["archive"]),
     ("runner", &["plan", "check", "host"]),
@@ -70,7 +71,14 @@ const TESTED_WITH: [(&str, &[&str]); 3] = [
     ),
     (
         "interchange",
-        &["checker", "linear", "isolation", "inference", "check"],
+        &[
+            "checker",
+            "linear",
+            "isolation",
+            "inference",
+            "consistency",
+            "check",
+        ],
     ),
 ];
 
@@ -95,6 +103,7 @@ const CORES: &[&str] = &[
     "linear",
     "isolation",
     "inference",
+    "consistency",
     "check",
     "kv",
     "volume",

@@ -294,7 +294,7 @@ impl ColumnsBuilder {
     }
 
     /// Operations from this position on have indices from this one on.
-    pub(super) fn number_from(&mut self, position: u32, index: u64) {
+    pub fn number_from(&mut self, position: u32, index: u64) {
         let last = self.columns.indices.last();
         let (from, known) = last.copied().unwrap_or((0, 0));
         if index != known + u64::from(position - from) {
