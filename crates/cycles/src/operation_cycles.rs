@@ -42,6 +42,28 @@ pub fn operation_cycles(
         members.is_sorted_by_key(|member| member.index),
         "operations are not sorted by completion"
     );
+    let mut found = Vec::new();
+    // The order of processes and real time have no cycle by themselves.
+    if !reads.is_empty() {
+        found = read_cycles(members, reads);
+    }
+    if !writes.is_empty() {
+        // Writes have a graph of their own: together with reads they would hide each other's cycles.
+        let mut edges = EdgeBuilder::new(members.len());
+        for &(from, to) in writes {
+            edges.link(from, to, WW);
+        }
+        let of_writes = CycleKind {
+            variant: CycleVariant::Plain,
+            class: CycleClass::G0,
+        };
+        found.extend(find(members, &edges.into_graph(), &[of_writes]));
+    }
+    found
+}
+
+/// The cycles that contain a read.
+fn read_cycles(members: &[CompletedOperation], reads: &[(u32, u32)]) -> Vec<OperationCycle> {
     let mut edges = EdgeBuilder::new(members.len());
     for &(from, to) in reads {
         edges.link(from, to, WR);
@@ -61,18 +83,7 @@ pub fn operation_cycles(
         variant,
         class: CycleClass::G1c,
     });
-    let mut found = find(members, &edges.into_graph(), &of_reads);
-    // Writes have a graph of their own: together with reads they would hide each other's cycles.
-    let mut edges = EdgeBuilder::new(members.len());
-    for &(from, to) in writes {
-        edges.link(from, to, WW);
-    }
-    let of_writes = CycleKind {
-        variant: CycleVariant::Plain,
-        class: CycleClass::G0,
-    };
-    found.extend(find(members, &edges.into_graph(), &[of_writes]));
-    found
+    find(members, &edges.into_graph(), &of_reads)
 }
 
 /// Adds the order of each process. What failed did not take place; nothing comes after what may take place later.

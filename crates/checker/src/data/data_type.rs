@@ -43,7 +43,14 @@ pub(crate) trait DataType: Checker + Clone + 'static {
     fn check_history(&self, history: &History) -> Verdict {
         let mut states = KeyedStates::default();
         for (position, op) in history.iter().enumerate() {
+            if !op.process.is_client() {
+                continue;
+            }
             let invocation = history.pair(position).filter(|&other| other < position);
+            states.tally.add(op.kind, invocation.is_some());
+            if !Self::FUNCTIONS.iter().any(|f| op.f == *f) {
+                continue;
+            }
             states.apply(self, position as u64, invocation.map(|at| at as u64), op);
         }
         states.verdict(self)
@@ -87,15 +94,71 @@ pub(crate) struct StartedOperation {
     pub(super) value: Value,
 }
 
+/// Operations of clients, by type: what every checker of a data type reports beside its figures.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KeyedTally {
+    kinds: [u64; 4],
+    /// Completions that have an invocation.
+    paired: u64,
+}
+
+impl KeyedTally {
+    fn add(&mut self, kind: OpType, is_paired: bool) {
+        self.kinds[kind as usize] += 1;
+        self.paired += u64::from(is_paired);
+    }
+
+    /// Counts the operations of a chunk.
+    pub(crate) fn count(&mut self, chunk: &Chunk) {
+        let is_client = chunk.processes().iter().map(|one| one.is_client());
+        let is_client: Vec<bool> = is_client.collect();
+        let columns = chunk.kinds().iter().zip(chunk.process_ids());
+        for ((kind, process), pair) in columns.zip(chunk.pairs()) {
+            if is_client[*process as usize] {
+                self.add(*kind, *pair > 0);
+            }
+        }
+    }
+
+    /// A builder with these counts, for states of these keys; without a state the verdict is unknown.
+    pub(crate) fn builder<'a>(
+        &self,
+        keys: impl ExactSizeIterator<Item = &'a Option<Key>>,
+        functions: &[&str],
+    ) -> VerdictBuilder {
+        let [invoked, ok, fail, info] = self.kinds;
+        assert!(
+            self.paired <= ok + fail + info,
+            "{} of {} completions have an invocation",
+            self.paired,
+            ok + fail + info
+        );
+        let mut builder = VerdictBuilder::default();
+        let has_none = keys.len() == 0;
+        for (name, count) in [
+            ("ok", ok),
+            ("fail", fail),
+            ("info", info + invoked.saturating_sub(self.paired)),
+            ("keys", keys.flatten().count() as u64),
+        ] {
+            builder.count(name, count);
+        }
+        if has_none {
+            let functions = functions.join(", ");
+            builder.unknown(format!(
+                "the history has none of the operations {functions}"
+            ));
+        }
+        builder
+    }
+}
+
 /// The states of all keys after the operations so far.
 pub(crate) struct KeyedStates<S> {
     /// Invocations of the operations under way, by position.
     open: BTreeMap<u64, StartedOperation>,
     keys: BTreeMap<Option<Key>, S>,
-    /// Operations by type.
-    kinds: [u64; 4],
-    /// Completions that have an invocation.
-    paired: u64,
+    tally: KeyedTally,
 }
 
 impl<S> Default for KeyedStates<S> {
@@ -103,8 +166,7 @@ impl<S> Default for KeyedStates<S> {
         KeyedStates {
             open: BTreeMap::new(),
             keys: BTreeMap::new(),
-            kinds: [0; 4],
-            paired: 0,
+            tally: KeyedTally::default(),
         }
     }
 }
@@ -117,14 +179,6 @@ impl<S: Default> KeyedStates<S> {
         invocation: Option<u64>,
         op: &Op,
     ) {
-        if !op.process.is_client() {
-            return;
-        }
-        self.kinds[op.kind as usize] += 1;
-        self.paired += u64::from(invocation.is_some());
-        if !J::FUNCTIONS.iter().any(|f| op.f == *f) {
-            return;
-        }
         let (key, value) = match &op.value {
             Value::Keyed(key, value) => (Some(key.clone()), &**value),
             value => (None, value),
@@ -153,28 +207,7 @@ impl<S: Default> KeyedStates<S> {
     }
 
     fn verdict<J: DataType<State = S>>(self, data_type: &J) -> Verdict {
-        let [invoked, ok, fail, info] = self.kinds;
-        assert!(
-            self.paired <= ok + fail + info,
-            "{} of {} completions have an invocation",
-            self.paired,
-            ok + fail + info
-        );
-        let mut builder = VerdictBuilder::default();
-        for (name, count) in [
-            ("ok", ok),
-            ("fail", fail),
-            ("info", info + invoked.saturating_sub(self.paired)),
-            ("keys", self.keys.keys().flatten().count() as u64),
-        ] {
-            builder.count(name, count);
-        }
-        if self.keys.is_empty() {
-            let functions = J::FUNCTIONS.join(", ");
-            builder.unknown(format!(
-                "the history has none of the operations {functions}"
-            ));
-        }
+        let mut builder = self.tally.builder(self.keys.keys(), J::FUNCTIONS);
         for (key, state) in self.keys {
             builder.start_key(key);
             data_type.finish(state, &mut builder);
@@ -206,9 +239,16 @@ impl<J: DataType> Fold for DataTypeFold<J> {
     }
 
     fn reduce(&self, states: &mut KeyedStates<J::State>, chunk: &Chunk) -> ControlFlow<()> {
-        for (place, op) in chunk.ops().enumerate() {
-            let position = chunk.first_position() + place as u64;
-            states.apply(&self.0, position, chunk.invocation(place), &op);
+        states.tally.count(chunk);
+        let wanted = chunk.template_fs();
+        let wanted = wanted.map(|f| J::FUNCTIONS.iter().any(|name| f == *name));
+        let wanted: Vec<bool> = wanted.collect();
+        let mut ops = chunk.ops();
+        for (place, template) in chunk.template_ids().iter().enumerate() {
+            if wanted[*template as usize] && chunk.process(place).is_client() {
+                let position = chunk.first_position() + place as u64;
+                states.apply(&self.0, position, chunk.invocation(place), &ops.at(place));
+            }
         }
         ControlFlow::Continue(())
     }

@@ -39,6 +39,11 @@ impl<'a> ChunkOps<'a> {
         }
     }
 
+    /// The operation at `place`, which shares memory with those built before.
+    pub fn at(&mut self, place: usize) -> Op {
+        self.op(place)
+    }
+
     /// The operation at `place`.
     pub(crate) fn op(&mut self, place: usize) -> Op {
         let chunk = self.chunk;

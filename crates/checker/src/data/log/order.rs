@@ -1,9 +1,12 @@
 //! The order of each log, and the anomalies of operations against it.
 
-use super::state::{AdjacencyUses, LogMessage, LogState, MessageAdjacency, NEVER};
+use super::adjacency::{AdjacencyUses, MessageAdjacency};
+use super::read_graph::{BEFORE_GRAPH, NO_SENDER, ReadGraph};
+use super::state::{LogMessage, LogState, NEVER};
 use crate::Anomaly;
 use crate::data::verdict_builder::VerdictBuilder;
-use seatrial_cycles::{OperationCycle, operation_cycles};
+use seatrial_cycles::{CompletedOperation, OperationCycle, operation_cycles};
+use seatrial_history::{OpType, Process};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -29,6 +32,7 @@ struct LogOrders {
 struct LogCheck<'a> {
     state: &'a LogState,
     orders: LogOrders,
+    graph: Option<ReadGraph>,
     builder: &'a mut VerdictBuilder,
     tolerated: BTreeMap<Anomaly, u64>,
 }
@@ -38,8 +42,8 @@ pub(super) fn check(mut state: LogState, builder: &mut VerdictBuilder) {
     state.close();
     commit(&mut state);
     let orders = orders(&state);
-    builder.count("logs", state.partitions.len() as u64);
-    builder.count("messages", state.messages.len() as u64);
+    builder.count("logs", state.log.partitions.len() as u64);
+    builder.count("messages", state.log.messages.len() as u64);
     builder.count("successes", state.successes);
     if let Some(index) = state.refused {
         builder.unknown(format!("op {index}: its value does nothing to logs"));
@@ -49,7 +53,7 @@ pub(super) fn check(mut state: LogState, builder: &mut VerdictBuilder) {
     }
     builder.figure("is_subscribed", state.is_subscribed.into());
     if let Some(lag) = state.lag {
-        let key = &state.partitions[lag.partition as usize].key;
+        let key = &state.log.partitions[lag.partition as usize].key;
         let lag = json!({
             "nanoseconds": lag.nanoseconds,
             "time": lag.time,
@@ -58,9 +62,14 @@ pub(super) fn check(mut state: LogState, builder: &mut VerdictBuilder) {
         });
         builder.figure("worst_lag", lag);
     }
+    let unseen = state.unseen.points();
+    let unseen = unseen.map(|(time, unseen)| json!({"time": time, "unseen": unseen}));
+    builder.figure("unseen_over_time", unseen.collect());
+    let graph = state.graph.take();
     let mut check = LogCheck {
         state: &state,
         orders,
+        graph,
         builder,
         tolerated: BTreeMap::new(),
     };
@@ -76,29 +85,30 @@ pub(super) fn check(mut state: LogState, builder: &mut VerdictBuilder) {
 /// An operation of unknown outcome took effect if one of its messages was polled: its offsets are then used.
 fn commit(state: &mut LogState) {
     for operation in std::mem::take(&mut state.uncertain) {
-        let polled = |(message, _): &(u32, _)| state.messages[*message as usize].polls > 0;
+        let polled = |(message, _): &(u32, _)| state.log.messages[*message as usize].polls > 0;
         if !operation.sent.iter().any(polled) {
             continue;
         }
         for (number, offset) in operation.sent {
-            let message = &mut state.messages[number as usize];
+            let message = &mut state.log.messages[number as usize];
             message.is_committed |= message.writer == operation.index;
             let partition = message.partition as usize;
             if let Some(offset) = offset {
-                state.partitions[partition].put(offset, number, operation.index);
+                state.log.partitions[partition].put(offset, number, operation.index);
             }
         }
     }
 }
 
 fn orders(state: &LogState) -> LogOrders {
-    let mut places = vec![LogPositions::default(); state.messages.len()];
-    let mut logs = Vec::with_capacity(state.partitions.len());
-    for partition in &state.partitions {
+    let mut places = vec![LogPositions::default(); state.log.messages.len()];
+    let mut logs = Vec::with_capacity(state.log.partitions.len());
+    for partition in &state.log.partitions {
         let mut log = Vec::with_capacity(partition.offsets.len());
-        for (offset, &(message, _)) in &partition.offsets {
+        for (offset, entry) in partition.offsets.iter() {
+            let message = entry.message;
             let place = log.len() as u32;
-            let others = partition.conflicts.get(offset).into_iter().flatten();
+            let others = partition.conflicts.get(&offset).into_iter().flatten();
             let mut least = message;
             for message in others.map(|other| other.0).chain([message]) {
                 let one = &mut places[message as usize];
@@ -107,7 +117,9 @@ fn orders(state: &LogState) -> LogOrders {
                 }
                 one.last = place;
                 one.times += 1;
-                if state.messages[message as usize].value < state.messages[least as usize].value {
+                if state.log.messages[message as usize].value
+                    < state.log.messages[least as usize].value
+                {
                     least = message;
                 }
             }
@@ -121,7 +133,7 @@ fn orders(state: &LogState) -> LogOrders {
         logs.push(log);
     }
     assert!(
-        logs.len() == state.partitions.len(),
+        logs.len() == state.log.partitions.len(),
         "each log has an order"
     );
     LogOrders { places, logs }
@@ -151,14 +163,17 @@ impl LogCheck<'_> {
     /// Offsets with several messages, and messages with several offsets.
     fn offsets(&mut self) {
         let state = self.state;
-        for partition in &state.partitions {
+        for partition in &state.log.partitions {
             for (offset, others) in &partition.conflicts {
-                let (message, index) = partition.offsets[offset];
+                let Some(first) = partition.offsets.get(*offset) else {
+                    continue;
+                };
+                let (message, index) = (first.message, first.index);
                 self.report("inconsistent-offsets", 1, |state, _| {
                     let mut all = others.clone();
                     all.insert(0, (message, index));
                     let said = all.iter().map(|(message, index)| {
-                        let value = state.messages[*message as usize].value;
+                        let value = state.log.messages[*message as usize].value;
                         format!("{value} (op {index})")
                     });
                     let said: Vec<String> = said.collect();
@@ -180,12 +195,12 @@ impl LogCheck<'_> {
 
     /// Anomalies of single messages.
     fn messages(&mut self) {
-        for message in &self.state.messages {
+        for (number, message) in (0..).zip(&self.state.log.messages) {
             let LogMessage { value, .. } = *message;
-            let key = &self.state.partitions[message.partition as usize].key;
-            if message.failure != NEVER {
+            let key = &self.state.log.partitions[message.partition as usize].key;
+            if let Some(&writer) = self.state.failures.get(&number) {
                 self.report("G1a", message.polls, |_, _| {
-                    let (reader, writer) = (message.successful_reader, message.failure);
+                    let reader = message.successful_reader;
                     let summary = format!(
                         "Op {reader} polled {value} from {key}, whose send failed (op {writer})."
                     );
@@ -208,9 +223,11 @@ impl LogCheck<'_> {
                     );
                     (vec![reader], summary)
                 });
-            } else if message.early_reader != NEVER && message.invocation != NEVER {
+            } else if let Some(&reader) = self.state.early_readers.get(&number)
+                && message.invocation != NEVER
+            {
                 self.report("G1c-realtime", 1, |_, _| {
-                    let (reader, writer) = (message.early_reader, message.invocation);
+                    let writer = message.invocation;
                     let summary = format!(
                         "Op {reader} had polled {value} from {key} when op {writer} began to send it."
                     );
@@ -222,8 +239,8 @@ impl LogCheck<'_> {
             self.report("precommitted-read", 1, |state, _| {
                 let LogMessage {
                     value, partition, ..
-                } = state.messages[number as usize];
-                let key = &state.partitions[partition as usize].key;
+                } = state.log.messages[number as usize];
+                let key = &state.log.partitions[partition as usize].key;
                 let summary =
                     format!("Op {index} polled {value} from {key}, which it sent itself.");
                 (vec![index], summary)
@@ -234,8 +251,14 @@ impl LogCheck<'_> {
     /// Messages that took effect, are before one that was polled, and were never polled.
     fn lost(&mut self) {
         // By log, the greatest first position of a message that was polled: everything before it should have been polled too.
-        let mut bounds: Vec<Option<(u32, u32)>> = vec![None; self.state.partitions.len()];
-        let polled = self.state.messages.iter().zip(&self.orders.places).zip(0..);
+        let mut bounds: Vec<Option<(u32, u32)>> = vec![None; self.state.log.partitions.len()];
+        let polled = self
+            .state
+            .log
+            .messages
+            .iter()
+            .zip(&self.orders.places)
+            .zip(0..);
         for ((message, place), number) in polled {
             let bound = &mut bounds[message.partition as usize];
             let is_known = message.polls > 0 && place.times > 0;
@@ -243,7 +266,7 @@ impl LogCheck<'_> {
                 *bound = Some((place.first, number));
             }
         }
-        for (number, message) in self.state.messages.iter().enumerate() {
+        for (number, message) in self.state.log.messages.iter().enumerate() {
             let place = self.orders.places[number];
             let Some((bound, last)) = bounds[message.partition as usize] else {
                 continue;
@@ -253,9 +276,9 @@ impl LogCheck<'_> {
                 continue;
             }
             self.report("lost-write", 1, |state, _| {
-                let last = state.messages[last as usize];
+                let last = state.log.messages[last as usize];
                 let (writer, reader) = (message.writer, last.successful_reader);
-                let key = &state.partitions[message.partition as usize].key;
+                let key = &state.log.partitions[message.partition as usize].key;
                 let summary = format!(
                     "Op {writer} sent {} to {key}, it was never polled, and op {reader} polled {}, which comes after it.",
                     message.value, last.value
@@ -268,7 +291,7 @@ impl LogCheck<'_> {
     /// Adjacent messages of polls and sends that are not adjacent in the log.
     fn neighbours(&mut self) {
         let mut wrong: Vec<(i64, MessageAdjacency, [u32; 2], AdjacencyUses)> = Vec::new();
-        for (&(kind, one, next), &seen) in &self.state.adjacencies {
+        for (kind, [one, next], seen) in self.state.adjacencies.iter() {
             let place = |message: u32| self.orders.places[message as usize].order;
             if let (Some(from), Some(to)) = (place(one), place(next)) {
                 let delta = i64::from(to) - i64::from(from);
@@ -299,29 +322,39 @@ impl LogCheck<'_> {
 
     /// Cycles of operations that poll and send.
     fn cycles(&mut self) {
-        let Some(dependencies) = &self.state.dependencies else {
+        let Some(graph) = self.graph.take() else {
             return;
         };
-        let messages = &self.state.messages;
-        let node = |message: u32| messages[message as usize].node;
-        let polled = dependencies.polled.iter();
-        let mut reads: Vec<(u32, u32)> = polled
-            .filter_map(|&(reader, message)| Some((node(message)?, reader)))
-            .collect();
-        reads.sort_unstable();
-        reads.dedup();
+        let messages = &self.state.log.messages;
+        let sender = |message: u32| messages[message as usize].sender;
         let mut writes: Vec<(u32, u32)> = Vec::new();
         for log in &self.orders.logs {
-            let pairs = log
-                .windows(2)
-                .filter_map(|pair| Some((node(pair[0])?, node(pair[1])?)));
-            writes.extend(pairs);
+            // Numbers begin at 1.
+            let number = |message: u32| {
+                let sender = sender(message);
+                (sender != NO_SENDER && sender != BEFORE_GRAPH).then(|| sender - 1)
+            };
+            let pairs = log.windows(2);
+            writes.extend(pairs.filter_map(|pair| Some((number(pair[0])?, number(pair[1])?))));
         }
         writes.sort_unstable();
         writes.dedup();
-        let members = &dependencies.members;
-        self.builder.count("transactions", members.len() as u64);
-        for OperationCycle { anomaly, steps } in operation_cycles(members, &reads, &writes) {
+        let completions = &graph.completions()[1..];
+        self.builder.count("transactions", completions.len() as u64);
+        // Writes are compared with writes alone: neither process nor real time matters.
+        let senders = completions.iter().map(|&index| CompletedOperation {
+            index,
+            started: index,
+            process: Process::Client(0),
+            outcome: OpType::Ok,
+        });
+        let senders: Vec<CompletedOperation> = senders.collect();
+        let of_writes = operation_cycles(&senders, &[], &writes);
+        drop((senders, writes));
+        let (readers, reads) = graph.into_rest(sender);
+        let mut found = operation_cycles(&readers, &reads, &[]);
+        found.extend(of_writes);
+        for OperationCycle { anomaly, steps } in found {
             self.report(anomaly, 1, |_, _| {
                 let said = steps.iter().map(|(from, to, relation)| match *relation {
                     "wr" => format!("op {to} polled what op {from} sent"),
@@ -340,13 +373,14 @@ impl LogCheck<'_> {
 fn duplicate(state: &LogState, number: u32) -> (Vec<u64>, String) {
     let LogMessage {
         value, partition, ..
-    } = state.messages[number as usize];
-    let partition = &state.partitions[partition as usize];
+    } = state.log.messages[number as usize];
+    let partition = &state.log.partitions[partition as usize];
     let mut found = Vec::new();
-    for (offset, &(message, index)) in &partition.offsets {
+    for (offset, first) in partition.offsets.iter() {
+        let (message, index) = (first.message, first.index);
         let others = partition
             .conflicts
-            .get(offset)
+            .get(&offset)
             .into_iter()
             .flatten()
             .copied();
@@ -375,9 +409,9 @@ fn neighbours(
     seen: AdjacencyUses,
     delta: i64,
 ) -> (Vec<u64>, String) {
-    let [one, next] = pair.map(|message| state.messages[message as usize].value);
-    let partition = state.messages[pair[0] as usize].partition as usize;
-    let key = &state.partitions[partition].key;
+    let [one, next] = pair.map(|message| state.log.messages[message as usize].value);
+    let partition = state.log.messages[pair[0] as usize].partition as usize;
+    let key = &state.log.partitions[partition].key;
     let [before, index] = seen.operations;
     let what = match kind {
         MessageAdjacency::Polled => {
@@ -399,7 +433,7 @@ fn neighbours(
             .iter()
             .take(delta as usize - 1);
         let values = skipped.clone().take(SHOWN_MAX);
-        let values = values.map(|message| state.messages[*message as usize].value.to_string());
+        let values = values.map(|message| state.log.messages[*message as usize].value.to_string());
         let more = if skipped.len() > SHOWN_MAX {
             ", …"
         } else {

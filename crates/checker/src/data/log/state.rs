@@ -1,19 +1,41 @@
 //! The state of all logs, operation by operation.
 
-use crate::data::data_type::OperationEvent;
+use super::adjacency::{Adjacencies, MessageAdjacency};
+use super::dense_table::{DenseTable, SlotValue};
+use super::effects::{LogEffects, LogFunction, MessageNumbers, PolledRun, SentMessage};
+use super::read_graph::{BEFORE_GRAPH, NO_SENDER, ReadGraph};
 use seatrial_cycles::CompletedOperation;
-use seatrial_history::FixedMap;
-use seatrial_history::{Key, LogMop, OpType, Process, Symbol, Value};
+use seatrial_history::{FixedMap, Key, OpType, Process, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// No such operation.
 pub(super) const NEVER: u64 = u64::MAX;
 
+/// The message at an offset, and the operation that reported it first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OffsetEntry {
+    pub(super) message: u32,
+    pub(super) index: u64,
+}
+
+impl SlotValue for OffsetEntry {
+    const EMPTY: OffsetEntry = OffsetEntry {
+        message: u32::MAX,
+        index: 0,
+    };
+
+    fn is_empty(&self) -> bool {
+        self.message == u32::MAX
+    }
+}
+
 /// A log.
 pub(super) struct Partition {
     pub(super) key: Key,
-    /// By offset: the first message reported there, and the operation that reported it.
-    pub(super) offsets: BTreeMap<i64, (u32, u64)>,
+    /// The first message reported at each offset.
+    pub(super) offsets: DenseTable<OffsetEntry>,
+    /// Messages by value.
+    values: DenseTable<u32>,
     /// Other messages reported at an offset.
     pub(super) conflicts: BTreeMap<i64, Vec<(u32, u64)>>,
     /// Each offset that was higher than all before, and the time when it became known. Both ascend.
@@ -23,52 +45,38 @@ pub(super) struct Partition {
 /// A value that was sent to a log, or polled from it. Operations by index, [`NEVER`] when there is none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogMessage {
-    pub(super) partition: u32,
     pub(super) value: i64,
     /// The first invocation that sends it.
     pub(super) invocation: u64,
-    /// The last completion of a send, and how it ended.
+    /// The last completion of a send.
     pub(super) writer: u64,
-    pub(super) outcome: OpType,
-    /// The first send that failed.
-    pub(super) failure: u64,
+    /// The first successful operation that polled it, and the first of all that did.
+    pub(super) successful_reader: u64,
+    pub(super) reader: u64,
+    /// Polls of it by successful operations.
+    pub(super) polls: u64,
+    pub(super) partition: u32,
+    /// The operation of the graph that sent it, [`BEFORE_GRAPH`], or [`NO_SENDER`].
+    pub(super) sender: u32,
     pub(super) is_acknowledged: bool,
     /// Did its last send certainly take effect?
     pub(super) is_committed: bool,
-    /// Polls of it by successful operations, the first of these, and the first of all polls.
-    pub(super) polls: u64,
-    pub(super) successful_reader: u64,
-    pub(super) reader: u64,
-    /// A successful operation that polled it before any send of it was invoked, unless the graph has that dependency.
-    pub(super) early_reader: u64,
-    /// The member of the graph that sent it.
-    pub(super) node: Option<u32>,
-}
-
-/// How two messages of a log are adjacent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum MessageAdjacency {
-    /// The last message that one operation polled, and the first that the next operation of its process polled.
-    Polled,
-    /// Polled one after the other in one operation.
-    PolledInside,
-    /// The last message that one operation sent, and the first that the next operation of its process sent.
-    Sent,
-    /// Sent one after the other in one operation.
-    SentInside,
-}
-
-/// Occurrences of an adjacent pair: their number, and the operations of the first.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AdjacencyUses {
-    pub(super) count: u64,
-    pub(super) operations: [u64; 2],
 }
 
 /// An operation of unknown outcome that sent messages.
 pub(super) struct UncertainSend {
     pub(super) index: u64,
     pub(super) sent: Vec<(u32, Option<i64>)>,
+}
+
+impl UncertainSend {
+    fn new(index: u64, sent: &[SentMessage]) -> UncertainSend {
+        let sent = sent.iter().map(|sent| (sent.message, sent.offset));
+        UncertainSend {
+            index,
+            sent: sent.collect(),
+        }
+    }
 }
 
 /// The worst delay of a poll.
@@ -80,55 +88,107 @@ pub(super) struct Lag {
     pub(super) partition: u32,
 }
 
+/// Values by log, sorted: of as many logs as one process uses.
+struct ByLog<T>(Vec<(u32, T)>);
+
+impl<T> Default for ByLog<T> {
+    fn default() -> ByLog<T> {
+        ByLog(Vec::new())
+    }
+}
+
+impl<T: Copy> ByLog<T> {
+    fn get(&self, partition: u32) -> Option<T> {
+        let place = self.0.binary_search_by_key(&partition, |one| one.0);
+        place.ok().map(|place| self.0[place].1)
+    }
+
+    /// The value of a log, which is `absent` at first.
+    fn entry(&mut self, partition: u32, absent: T) -> &mut T {
+        let place = self.0.binary_search_by_key(&partition, |one| one.0);
+        let place = place.unwrap_or_else(|place| {
+            self.0.insert(place, (partition, absent));
+            place
+        });
+        &mut self.0[place].1
+    }
+
+    fn retain(&mut self, logs: &BTreeSet<u32>) {
+        self.0.retain(|one| logs.contains(&one.0));
+    }
+}
+
 /// A process. Removed when it crashes: it does nothing more.
 #[derive(Default)]
 struct LogConsumer {
     /// By log: the last message that its last successful poll returned, if any, and that operation.
-    polled: BTreeMap<u32, (Option<u32>, u64)>,
-    sent: BTreeMap<u32, (u32, u64)>,
+    polled: ByLog<(Option<u32>, u64)>,
+    sent: ByLog<(u32, u64)>,
     /// By log: the highest offset that it has received or sent.
-    offsets: BTreeMap<u32, i64>,
+    offsets: ByLog<i64>,
     /// The operation under way, with the messages that it sends.
     open: Option<UncertainSend>,
 }
 
-/// The dependency graph of operations, from the first one on that both polls and sends.
-#[derive(Default)]
-pub(super) struct LogDependencies {
-    pub(super) members: Vec<CompletedOperation>,
-    /// Member, and a message that it polled.
-    pub(super) polled: Vec<(u32, u32)>,
+/// An invocation or completion of a client that sends or polls.
+#[derive(Clone, Copy)]
+pub(super) struct LogEvent<'a> {
+    pub(super) index: u64,
+    pub(super) time: i64,
+    pub(super) kind: OpType,
+    pub(super) process: Process,
+    pub(super) f: LogFunction,
+    pub(super) invocation: Option<LogInvocation>,
+    /// The operation's `rebalance-log`.
+    pub(super) rebalances: Option<&'a Value>,
 }
 
-/// The state of all logs.
+/// The invocation of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogInvocation {
+    pub(super) index: u64,
+    pub(super) time: i64,
+    /// The next number of the graph.
+    pub(super) floor: u32,
+}
+
+/// Logs and messages, by number.
 #[derive(Default)]
-pub(crate) struct LogState {
-    keys: BTreeMap<Key, u32>,
+pub(super) struct LogMessages {
+    keys: FixedMap<Key, u32>,
     pub(super) partitions: Vec<Partition>,
-    numbers: FixedMap<(u32, i64), u32>,
     pub(super) messages: Vec<LogMessage>,
-    consumers: BTreeMap<Process, LogConsumer>,
+}
+
+/// The state of all logs of one independent key.
+#[derive(Default)]
+pub(super) struct LogState {
+    pub(super) log: LogMessages,
+    consumers: FixedMap<Process, LogConsumer>,
     pub(super) uncertain: Vec<UncertainSend>,
-    pub(super) adjacencies: FixedMap<(MessageAdjacency, u32, u32), AdjacencyUses>,
+    pub(super) adjacencies: Adjacencies,
+    /// By message: the first send that failed.
+    pub(super) failures: FixedMap<u32, u64>,
+    /// By message: a successful operation that polled it before any send of it was invoked, unless the graph has that
+    /// dependency.
+    pub(super) early_readers: FixedMap<u32, u64>,
     /// Operation, and a message that it both sent and polled.
     pub(super) precommitted: Vec<(u64, u32)>,
     pub(super) is_subscribed: bool,
     pub(super) lag: Option<Lag>,
-    pub(super) dependencies: Option<LogDependencies>,
+    /// From the first operation on that both polls and sends.
+    pub(super) graph: Option<ReadGraph>,
     /// Successful operations that send or poll.
     pub(super) successes: u64,
     /// The first operation whose value cannot be read.
     pub(super) refused: Option<u64>,
+    /// Messages acknowledged and not polled, over time.
+    pub(super) unseen: UnseenSeries,
+    /// Of the operation that is applied: the messages that it polled, in the order of [`LogEffects::polled`].
+    numbers: Vec<u32>,
 }
 
-/// Sends in their order: log, message, offset. Polls: per log offsets and messages in their order.
-#[derive(Default)]
-struct LogEffects {
-    sent: Vec<(u32, u32, Option<i64>)>,
-    polled: BTreeMap<u32, Vec<(i64, u32)>>,
-}
-
-impl LogState {
+impl MessageNumbers for LogMessages {
     fn partition(&mut self, key: &Key) -> u32 {
         if let Some(&number) = self.keys.get(key) {
             return number;
@@ -137,7 +197,8 @@ impl LogState {
         self.keys.insert(key.clone(), number);
         self.partitions.push(Partition {
             key: key.clone(),
-            offsets: BTreeMap::new(),
+            offsets: DenseTable::default(),
+            values: DenseTable::default(),
             conflicts: BTreeMap::new(),
             heights: Vec::new(),
         });
@@ -149,78 +210,40 @@ impl LogState {
     }
 
     fn message(&mut self, partition: u32, value: i64) -> u32 {
-        let next = self.messages.len() as u32;
-        let number = *self.numbers.entry((partition, value)).or_insert(next);
-        if number == next {
-            self.messages.push(LogMessage {
-                partition,
-                value,
-                invocation: NEVER,
-                writer: NEVER,
-                outcome: OpType::Info,
-                failure: NEVER,
-                is_acknowledged: false,
-                is_committed: false,
-                polls: 0,
-                successful_reader: NEVER,
-                reader: NEVER,
-                early_reader: NEVER,
-                node: None,
-            });
+        let values = &mut self.partitions[partition as usize].values;
+        if let Some(number) = values.get(value) {
+            return number;
         }
-        debug_assert!(
-            self.numbers.len() == self.messages.len(),
-            "each value of a log is one message"
-        );
+        let number = self.messages.len() as u32;
+        assert!(number != NO_SENDER, "2^32 messages are more than fit");
+        values.insert(value, number);
+        self.messages.push(LogMessage {
+            value,
+            invocation: NEVER,
+            writer: NEVER,
+            successful_reader: NEVER,
+            reader: NEVER,
+            polls: 0,
+            partition,
+            sender: NO_SENDER,
+            is_acknowledged: false,
+            is_committed: false,
+        });
         number
     }
+}
 
-    /// The sends and polls of a value; `None` if it cannot be read.
-    fn effects(&mut self, f: Symbol, value: &Value) -> Option<LogEffects> {
-        let mops = match value {
-            Value::Txn(mops) if mops.is_empty() => Vec::new(),
-            value => value.as_log()?,
-        };
-        let mut effects = LogEffects::default();
-        for mop in &mops {
-            match mop {
-                LogMop::Send { key, offset, value } if f != "poll" => {
-                    if offset.is_some_and(|offset| offset < 0) {
-                        return None;
-                    }
-                    let partition = self.partition(key);
-                    let message = self.message(partition, *value);
-                    effects.sent.push((partition, message, *offset));
-                }
-                LogMop::Poll {
-                    messages: Some(logs),
-                } if f != "send" => {
-                    for (key, messages) in logs {
-                        let partition = self.partition(key);
-                        let mut polled = effects.polled.remove(&partition).unwrap_or_default();
-                        for &(offset, value) in messages {
-                            if offset < 0 {
-                                return None;
-                            }
-                            polled.push((offset, self.message(partition, value)));
-                        }
-                        effects.polled.insert(partition, polled);
-                    }
-                }
-                _ => {}
-            }
-        }
-        Some(effects)
+impl LogState {
+    /// The next number of the graph, as [`LogInvocation::floor`].
+    pub(super) fn floor(&self) -> u32 {
+        self.graph
+            .as_ref()
+            .map_or(BEFORE_GRAPH + 1, ReadGraph::next)
     }
 
-    /// Applies an `assign` or `subscribe`.
-    pub(super) fn assign(&mut self, event: &OperationEvent<'_>) {
-        let is_subscription = event.f == "subscribe";
-        self.is_subscribed |= is_subscription;
-        if matches!(event.kind, OpType::Invoke | OpType::Fail) {
-            return;
-        }
-        let keys: Option<BTreeSet<Key>> = match event.argument() {
+    /// Applies the completion of an `assign` or `subscribe` that did not fail.
+    pub(super) fn assign(&mut self, event: &LogEvent<'_>, value: &Value) {
+        let keys: Option<BTreeSet<Key>> = match value {
             Value::List(keys) | Value::Set(keys) => keys.iter().map(Value::as_key).collect(),
             Value::Cas(one, other) => Some([*one, *other].map(Key::Int).into()),
             Value::Txn(mops) if mops.is_empty() => Some(BTreeSet::new()),
@@ -230,65 +253,47 @@ impl LogState {
             self.refused.get_or_insert(event.index);
             return;
         };
-        let keys: BTreeSet<u32> = keys.iter().map(|key| self.partition(key)).collect();
+        let keys: BTreeSet<u32> = keys.iter().map(|key| self.log.partition(key)).collect();
         let consumer = self.consumers.entry(event.process).or_default();
-        consumer.polled.retain(|key, _| keys.contains(key));
-        consumer.sent.retain(|key, _| keys.contains(key));
+        consumer.polled.retain(&keys);
+        consumer.sent.retain(&keys);
         if event.kind == OpType::Info {
             self.consumers.remove(&event.process);
-        } else if is_subscription {
-            consumer.offsets.clear();
+        } else if event.f == LogFunction::Subscribe {
+            consumer.offsets = ByLog::default();
         } else {
-            consumer.offsets.retain(|key, _| keys.contains(key));
+            consumer.offsets.retain(&keys);
             for key in keys {
-                consumer.offsets.entry(key).or_insert(-1);
+                consumer.offsets.entry(key, -1);
             }
         }
     }
 
     /// Applies the invocation of an operation that sends or polls.
-    pub(super) fn begin(&mut self, event: &OperationEvent<'_>) {
-        let Some(effects) = self.effects(event.f, event.value) else {
-            self.refused.get_or_insert(event.index);
-            return;
-        };
-        let polls = event.f == "txn"
-            && event
-                .value
-                .as_log()
-                .is_some_and(|mops| mops.iter().any(|mop| matches!(mop, LogMop::Poll { .. })));
-        if polls && !effects.sent.is_empty() {
-            self.dependencies.get_or_insert_default();
+    pub(super) fn begin(&mut self, event: &LogEvent<'_>, effects: &LogEffects) {
+        if event.f == LogFunction::Txn && effects.has_poll && !effects.sent.is_empty() {
+            self.graph.get_or_insert_default();
         }
-        for &(_, message, _) in &effects.sent {
-            let message = &mut self.messages[message as usize];
+        if effects.sent.is_empty() {
+            return;
+        }
+        for sent in &effects.sent {
+            let message = &mut self.log.messages[sent.message as usize];
             message.invocation = message.invocation.min(event.index);
         }
-        if !effects.sent.is_empty() {
-            let sent = effects
-                .sent
-                .iter()
-                .map(|&(_, message, offset)| (message, offset));
-            let open = UncertainSend {
-                index: event.index,
-                sent: sent.collect(),
-            };
-            self.consumers.entry(event.process).or_default().open = Some(open);
-        }
+        let open = UncertainSend::new(event.index, &effects.sent);
+        self.consumers.entry(event.process).or_default().open = Some(open);
     }
 
     /// Applies its completion.
-    pub(super) fn end(&mut self, event: &OperationEvent<'_>) {
-        let Some(effects) = self.effects(event.f, event.argument()) else {
-            self.refused.get_or_insert(event.index);
-            return;
-        };
+    pub(super) fn end(&mut self, event: &LogEvent<'_>, effects: &LogEffects) {
         self.successes += u64::from(event.kind == OpType::Ok);
-        self.join(event, &effects);
-        self.send(event, &effects.sent);
-        self.poll(event, &effects.polled);
-        self.compare(event, &effects);
-        self.measure(event, &effects);
+        self.send(event, effects);
+        self.poll(event, effects);
+        self.join(event, effects);
+        self.compare(event, effects);
+        self.measure(event, effects);
+        self.unseen.sample(event.time);
         if event.kind == OpType::Info {
             self.consumers.remove(&event.process);
         } else if let Some(consumer) = self.consumers.get_mut(&event.process) {
@@ -296,164 +301,170 @@ impl LogState {
         }
     }
 
-    /// Adds the operation to the graph.
-    fn join(&mut self, event: &OperationEvent<'_>, effects: &LogEffects) {
-        let Some(dependencies) = &mut self.dependencies else {
-            return;
-        };
-        let node = dependencies.members.len() as u32;
-        dependencies.members.push(CompletedOperation {
-            index: event.index,
-            started: event.started(),
-            process: event.process,
-            outcome: event.kind,
-        });
-        for &(_, message, _) in &effects.sent {
-            self.messages[message as usize].node = Some(node);
-        }
-        for (_, message) in effects.polled.values().flatten() {
-            dependencies.polled.push((node, *message));
-        }
-    }
-
-    fn send(&mut self, event: &OperationEvent<'_>, sent: &[(u32, u32, Option<i64>)]) {
+    fn send(&mut self, event: &LogEvent<'_>, effects: &LogEffects) {
         let index = event.index;
-        for &(partition, number, offset) in sent {
-            let message = &mut self.messages[number as usize];
+        let sender = self.graph.as_ref().map_or(BEFORE_GRAPH, ReadGraph::next);
+        for sent in &effects.sent {
+            let message = &mut self.log.messages[sent.message as usize];
             message.writer = index;
-            message.outcome = event.kind;
+            message.sender = sender;
             message.is_committed = event.kind == OpType::Ok;
-            message.is_acknowledged |= event.kind == OpType::Ok;
-            if event.kind == OpType::Fail {
-                message.failure = message.failure.min(index);
+            if event.kind == OpType::Ok && !message.is_acknowledged {
+                message.is_acknowledged = true;
+                self.unseen.change(i64::from(message.polls == 0));
             }
-            if let (OpType::Ok, Some(offset)) = (event.kind, offset) {
-                self.partitions[partition as usize].put(offset, number, index);
+            if event.kind == OpType::Fail {
+                let first = self.failures.entry(sent.message).or_insert(index);
+                *first = index.min(*first);
+            }
+            if let (OpType::Ok, Some(offset)) = (event.kind, sent.offset) {
+                self.log.partitions[sent.partition as usize].put(offset, sent.message, index);
             }
         }
-        if event.kind == OpType::Info && !sent.is_empty() {
-            let sent = sent.iter().map(|&(_, message, offset)| (message, offset));
-            self.uncertain.push(UncertainSend {
-                index,
-                sent: sent.collect(),
-            });
+        if event.kind == OpType::Info && !effects.sent.is_empty() {
+            self.uncertain
+                .push(UncertainSend::new(index, &effects.sent));
         }
     }
 
-    fn poll(&mut self, event: &OperationEvent<'_>, polled: &BTreeMap<u32, Vec<(i64, u32)>>) {
+    /// Notes the messages polled, and finds their numbers. The cost of a check: each message of each poll comes by here.
+    fn poll(&mut self, event: &LogEvent<'_>, effects: &LogEffects) {
         let index = event.index;
-        for (&partition, messages) in polled {
-            for &(offset, number) in messages {
-                self.partitions[partition as usize].put(offset, number, index);
-                let message = &mut self.messages[number as usize];
+        self.numbers.clear();
+        self.numbers.resize(effects.polled.len() / 2, NO_SENDER);
+        for run in &effects.runs {
+            for place in run.start / 2..run.end / 2 {
+                let at = 2 * place as usize;
+                let (offset, value) = (effects.polled[at], effects.polled[at + 1]);
+                let number = self.log.polled(run.partition, offset, value, index);
+                self.numbers[place as usize] = number;
+                let message = &mut self.log.messages[number as usize];
                 message.reader = message.reader.min(index);
                 if event.kind != OpType::Ok {
                     continue;
                 }
+                if message.polls == 0 {
+                    self.unseen.change(-i64::from(message.is_acknowledged));
+                }
                 message.polls += 1;
                 message.successful_reader = message.successful_reader.min(index);
-                if message.invocation == NEVER && self.dependencies.is_none() {
-                    message.early_reader = message.early_reader.min(index);
+                if message.invocation == NEVER && self.graph.is_none() {
+                    let first = self.early_readers.entry(number).or_insert(index);
+                    *first = index.min(*first);
                 }
             }
         }
     }
 
-    fn note(&mut self, kind: MessageAdjacency, pair: [u32; 2], operations: [u64; 2]) {
-        let seen = self.adjacencies.entry((kind, pair[0], pair[1]));
-        let seen = seen.or_insert(AdjacencyUses {
-            count: 0,
-            operations,
-        });
-        seen.count += 1;
+    /// Adds the operation to the graph.
+    fn join(&mut self, event: &LogEvent<'_>, effects: &LogEffects) {
+        let Some(graph) = &mut self.graph else {
+            return;
+        };
+        let messages = &self.log.messages;
+        let sender = |message: u32| messages[message as usize].sender;
+        let polled = self.numbers.iter().copied();
+        let polled = polled.filter(|message| !graph.is_past(sender(*message)));
+        let polled: Vec<u32> = polled.collect();
+        let operation = CompletedOperation {
+            index: event.index,
+            started: event.invocation.map_or(event.index, |one| one.index),
+            process: event.process,
+            outcome: event.kind,
+        };
+        let floor = event.invocation.map_or(graph.next(), |one| one.floor);
+        let sent = effects.sent.iter().map(|sent| sent.message);
+        graph.add(operation, floor, polled, sent, sender);
     }
 
     /// Notes adjacencies, inside the operation and from the process's one before.
-    fn compare(&mut self, event: &OperationEvent<'_>, effects: &LogEffects) {
+    fn compare(&mut self, event: &LogEvent<'_>, effects: &LogEffects) {
         let index = event.index;
-        let mut sent: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for &(partition, message, _) in &effects.sent {
-            sent.entry(partition).or_default().push(message);
-        }
-        let own = sent.iter().find_map(|(partition, sent)| {
-            let polled = effects.polled.get(partition)?;
-            polled
-                .iter()
-                .map(|one| one.1)
-                .find(|one| sent.contains(one))
-        });
-        self.precommitted
-            .extend(own.map(|message| (index, message)));
-        let rebalanced = rebalanced(event);
-        let mut consumer = self.consumers.remove(&event.process).unwrap_or_default();
-        for (&partition, polled) in &effects.polled {
-            if let Some(&(Some(last), before)) = consumer.polled.get(&partition)
-                && let Some(&(_, first)) = polled.first()
+        self.adjacencies.reserve(self.log.messages.len());
+        let rebalanced = event.rebalances.map(rebalanced).unwrap_or_default();
+        let consumer = self.consumers.entry(event.process).or_default();
+        let adjacencies = &mut self.adjacencies;
+        for runs in effects.logs() {
+            let partition = runs[0].partition;
+            let polled = || polled(&self.numbers, runs);
+            let (first, last) = (polled().next(), polled().next_back());
+            if let Some((Some(last), before)) = consumer.polled.get(partition)
+                && let Some(first) = first
             {
-                self.note(MessageAdjacency::Polled, [last, first], [before, index]);
+                adjacencies.note(MessageAdjacency::Polled, [last, first], [before, index]);
             }
-            if !rebalanced.contains(&self.partitions[partition as usize].key) {
-                for pair in polled.windows(2) {
-                    let pair = [pair[0].1, pair[1].1];
-                    self.note(MessageAdjacency::PolledInside, pair, [index, index]);
-                }
+            if rebalanced.is_empty()
+                || !rebalanced.contains(&self.log.partitions[partition as usize].key)
+            {
+                let pairs = polled().zip(polled().skip(1));
+                pairs.for_each(|(one, next)| adjacencies.note_inside(one, next, index));
             }
             if event.kind == OpType::Ok {
-                let last = polled.last().map(|one| one.1);
-                consumer.polled.insert(partition, (last, index));
+                *consumer.polled.entry(partition, (None, 0)) = (last, index);
             }
         }
-        for (&partition, sent) in &sent {
+        if effects.sent.is_empty() {
+            return;
+        }
+        let own = own_poll(&self.numbers, effects);
+        self.precommitted
+            .extend(own.map(|message| (index, message)));
+        let mut sent: Vec<(u32, u32)> = effects
+            .sent
+            .iter()
+            .map(|sent| (sent.partition, sent.message))
+            .collect();
+        // Stable: of one log in their order.
+        sent.sort_by_key(|sent| sent.0);
+        for sent in sent.chunk_by(|one, next| one.0 == next.0) {
             for pair in sent.windows(2) {
-                self.note(
-                    MessageAdjacency::SentInside,
-                    [pair[0], pair[1]],
-                    [index, index],
-                );
+                let pair = [pair[0].1, pair[1].1];
+                adjacencies.note(MessageAdjacency::SentInside, pair, [index; 2]);
             }
             if event.kind == OpType::Fail {
                 continue;
             }
-            if let Some(&(last, before)) = consumer.sent.get(&partition) {
-                self.note(MessageAdjacency::Sent, [last, sent[0]], [before, index]);
+            let (partition, first) = sent[0];
+            if let Some((last, before)) = consumer.sent.get(partition) {
+                adjacencies.note(MessageAdjacency::Sent, [last, first], [before, index]);
             }
-            consumer
-                .sent
-                .insert(partition, (sent[sent.len() - 1], index));
+            *consumer.sent.entry(partition, (0, 0)) = (sent[sent.len() - 1].1, index);
         }
-        self.consumers.insert(event.process, consumer);
     }
 
     /// Updates the worst lag, by the offsets that the process has received now.
-    fn measure(&mut self, event: &OperationEvent<'_>, effects: &LogEffects) {
+    fn measure(&mut self, event: &LogEvent<'_>, effects: &LogEffects) {
         if !matches!(event.kind, OpType::Ok | OpType::Info) {
             return;
         }
-        let mut highest: BTreeMap<u32, i64> = BTreeMap::new();
-        let polled = effects.polled.iter().map(|(&partition, polled)| {
-            let offsets = polled.iter().map(|one| one.0);
-            (partition, offsets.max().unwrap_or(-1))
-        });
-        let sent = effects.sent.iter();
-        let sent = sent.filter_map(|&(partition, _, offset)| Some((partition, offset?)));
-        for (partition, offset) in polled.chain(sent) {
-            let known = highest.entry(partition).or_insert(-1);
-            *known = offset.max(*known);
+        let mut highest: ByLog<i64> = ByLog::default();
+        for run in &effects.runs {
+            let offsets = effects.polled[run.start as usize..run.end as usize].iter();
+            let most = offsets.step_by(2).max().copied().unwrap_or(-1);
+            let known = highest.entry(run.partition, -1);
+            *known = most.max(*known);
         }
-        for (&partition, &offset) in &highest {
-            self.partitions[partition as usize].grow(offset, event.time);
+        for sent in &effects.sent {
+            if let Some(offset) = sent.offset {
+                let known = highest.entry(sent.partition, -1);
+                *known = offset.max(*known);
+            }
         }
-        let (Some(started), OpType::Ok, true) = (event.invocation, event.kind, event.f != "send")
-        else {
+        for &(partition, offset) in &highest.0 {
+            self.log.partitions[partition as usize].grow(offset, event.time);
+        }
+        let is_poll = event.kind == OpType::Ok && event.f != LogFunction::Send;
+        let Some(started) = event.invocation.filter(|_| is_poll) else {
             return;
         };
         let consumer = self.consumers.entry(event.process).or_default();
-        for (partition, offset) in highest {
-            let seen = consumer.offsets.entry(partition).or_insert(-1);
+        for (partition, offset) in highest.0 {
+            let seen = consumer.offsets.entry(partition, -1);
             *seen = offset.max(*seen);
         }
-        for (&partition, &offset) in &consumer.offsets {
-            let Some(known) = self.partitions[partition as usize].known(offset + 1) else {
+        for &(partition, offset) in &consumer.offsets.0 {
+            let log = &self.log.partitions[partition as usize];
+            let Some(known) = offset.checked_add(1).and_then(|next| log.known(next)) else {
                 continue;
             };
             let lag = started.time.saturating_sub(known);
@@ -470,10 +481,13 @@ impl LogState {
 
     /// Ends the history: operations that never completed are of unknown outcome.
     pub(super) fn close(&mut self) {
-        let open = std::mem::take(&mut self.consumers).into_values();
+        let consumers = std::mem::take(&mut self.consumers);
+        // By process: which of several messages at an offset comes first must not depend on a hash.
+        let consumers: BTreeMap<Process, LogConsumer> = consumers.into_iter().collect();
+        let open = consumers.into_values();
         for operation in open.filter_map(|consumer| consumer.open) {
             for &(message, _) in &operation.sent {
-                let message = &mut self.messages[message as usize];
+                let message = &mut self.log.messages[message as usize];
                 if message.writer == NEVER {
                     message.writer = operation.index;
                 }
@@ -483,9 +497,31 @@ impl LogState {
     }
 }
 
+/// The messages of one log that an operation polled, in order.
+fn polled<'a>(
+    numbers: &'a [u32],
+    runs: &'a [PolledRun],
+) -> impl DoubleEndedIterator<Item = u32> + use<'a> {
+    let runs = runs.iter();
+    let runs = runs.map(|run| &numbers[run.start as usize / 2..run.end as usize / 2]);
+    runs.flat_map(|run| run.iter().copied())
+}
+
+/// The first message, by log, that an operation polled and sent.
+fn own_poll(numbers: &[u32], effects: &LogEffects) -> Option<u32> {
+    effects.logs().find_map(|runs| {
+        let is_sent = |message: u32| effects.sent.iter().any(|sent| sent.message == message);
+        let partition = runs[0].partition;
+        if effects.sent.iter().all(|sent| sent.partition != partition) {
+            return None;
+        }
+        polled(numbers, runs).find(|message| is_sent(*message))
+    })
+}
+
 /// Logs whose assignment changed while the operation was under way.
-fn rebalanced(event: &OperationEvent<'_>) -> BTreeSet<Key> {
-    let Some(Value::List(changes)) = event.extra.get("rebalance-log") else {
+fn rebalanced(log: &Value) -> BTreeSet<Key> {
+    let Value::List(changes) = log else {
         return BTreeSet::new();
     };
     let keys = changes.iter().flat_map(|change| {
@@ -504,11 +540,31 @@ fn rebalanced(event: &OperationEvent<'_>) -> BTreeSet<Key> {
     keys.collect()
 }
 
+impl LogMessages {
+    /// The number of a message that was polled with this offset.
+    #[inline]
+    fn polled(&mut self, partition: u32, offset: i64, value: i64, index: u64) -> u32 {
+        let log = &self.partitions[partition as usize];
+        // Almost always some operation has reported this message here before.
+        if let Some(entry) = log.offsets.get(offset)
+            && self.messages[entry.message as usize].value == value
+        {
+            return entry.message;
+        }
+        let number = self.message(partition, value);
+        self.partitions[partition as usize].put(offset, number, index);
+        number
+    }
+}
+
 impl Partition {
     /// An operation reports this message at this offset.
     pub(super) fn put(&mut self, offset: i64, message: u32, index: u64) {
-        let (known, _) = *self.offsets.entry(offset).or_insert((message, index));
-        if known != message {
+        let Some(known) = self.offsets.get(offset) else {
+            self.offsets.insert(offset, OffsetEntry { message, index });
+            return;
+        };
+        if known.message != message {
             let others = self.conflicts.entry(offset).or_default();
             if others.iter().all(|other| other.0 != message) {
                 others.push((message, index));
@@ -525,7 +581,62 @@ impl Partition {
 
     /// When it became known that the log reaches this offset.
     fn known(&self, offset: i64) -> Option<i64> {
+        // Most consumers are at the end.
+        if self.heights.last().is_none_or(|last| last.0 < offset) {
+            return None;
+        }
         let place = self.heights.partition_point(|height| height.0 < offset);
         self.heights.get(place).map(|height| height.1)
+    }
+}
+
+/// Points in a series over time.
+const POINTS_MAX: usize = 128;
+
+/// Messages that were acknowledged and that no successful operation has polled so far, over time.
+///
+/// One point for each of equal intervals, with the largest number in it; intervals double when there are too many.
+#[derive(Default)]
+pub(super) struct UnseenSeries {
+    now: i64,
+    pub(super) most: i64,
+    /// Length of an interval in nanoseconds.
+    width: i64,
+    /// Number of the interval, largest number in it.
+    pub(super) points: Vec<(i64, i64)>,
+}
+
+impl UnseenSeries {
+    fn change(&mut self, difference: i64) {
+        self.now += difference;
+    }
+
+    /// Takes the present number into account.
+    fn sample(&mut self, time: i64) {
+        self.most = self.most.max(self.now);
+        self.width = self.width.max(1);
+        let place = time.div_euclid(self.width);
+        match self.points.last_mut() {
+            // Times may be missing, or go back by a little.
+            Some(last) if last.0 >= place => last.1 = last.1.max(self.now),
+            _ => self.points.push((place, self.now)),
+        }
+        while self.points.len() > POINTS_MAX {
+            self.width *= 2;
+            let all = std::mem::take(&mut self.points);
+            for (place, most) in all {
+                let place = place.div_euclid(2);
+                match self.points.last_mut() {
+                    Some(last) if last.0 == place => last.1 = last.1.max(most),
+                    _ => self.points.push((place, most)),
+                }
+            }
+        }
+    }
+
+    /// Points: the time at which an interval begins, and the largest number in it.
+    pub(super) fn points(&self) -> impl Iterator<Item = (i64, i64)> {
+        let points = self.points.iter();
+        points.map(|&(place, most)| (place.saturating_mul(self.width), most))
     }
 }
