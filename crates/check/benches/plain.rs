@@ -25,8 +25,8 @@ fn processor_seconds() -> f64 {
 fn most_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let words = line.unwrap().split_whitespace();
-    words.filter_map(|word| word.parse().ok()).next().unwrap()
+    let mut words = line.unwrap().split_whitespace();
+    words.find_map(|word| word.parse().ok()).unwrap()
 }
 
 #[expect(clippy::disallowed_types, reason = "a bench asks the clock")]

@@ -11,6 +11,7 @@ use seatrial_machine::{panic_text, thousands};
 use seatrial_verify::Certificate;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
@@ -60,7 +61,7 @@ impl Watch for Unwatched {}
 pub struct Options {
     /// Provenance, and whether a certificate is wanted.
     pub aims: Aims,
-    /// Threads among which a chunk is shared out when several checkers take it.
+    /// Threads that share the checkers of a chunk among them, when there are several.
     pub threads: usize,
 }
 
@@ -271,29 +272,35 @@ pub(crate) fn start(checkers: &[&dyn Checker], aims: &Aims) -> Vec<Running> {
     running.collect()
 }
 
-/// Pushes a chunk to all checkers: side by side when there are several that do more than count.
+/// Pushes a chunk to all checkers: in this many threads, of which this is one, when there are several that do more than count.
 pub(crate) fn push(running: &mut [Running], chunk: &Chunk, threads: usize) {
     let busy = running
         .iter()
         .filter(|one| !one.is_done && one.name != "stats");
-    if busy.count() < 2 || threads < 2 {
+    let workers = busy.count().min(threads);
+    if workers < 2 {
         for one in running {
             one.push(chunk);
         }
         return;
     }
+    // Each worker takes the next checker that none has taken: what is dear is not waited for by what is cheap.
     let cells: Vec<Mutex<&mut Running>> = running.iter_mut().map(Mutex::new).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let mut one = cell.lock().unwrap_or_else(PoisonError::into_inner);
+            one.push(chunk);
+        }
+    };
     std::thread::scope(|scope| {
-        for cell in &cells {
-            let push = || {
-                let mut one = cell.lock().unwrap_or_else(PoisonError::into_inner);
-                one.push(chunk);
-            };
-            // When the system gives no thread, the chunk is pushed here.
-            if Builder::new().spawn_scoped(scope, push).is_err() {
-                push();
+        for _ in 1..workers {
+            // When the system gives no thread, the others do its work.
+            if Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
             }
         }
+        work();
     });
 }
 

@@ -2,8 +2,8 @@
 
 use crate::workloads::checkers_of;
 use seatrial_checker::{
-    Agreement, Bank, Checker, Counter, Discipline, Lock, Log, LongFork, Monotonic, Queue, Set,
-    SetFull, Stats, TotalQueue, UniqueIds, Visibility,
+    Agreement, Availability, Bank, Checker, ClockPlot, Counter, Discipline, Lock, Log, LongFork,
+    Monotonic, Queue, Set, SetFull, Stats, TotalQueue, UnhandledExceptions, UniqueIds, Visibility,
 };
 use seatrial_consistency::{Consistency, ConsistencyModel};
 use seatrial_cycles::Level;
@@ -136,6 +136,12 @@ fn levels() -> Vec<&'static str> {
 pub static CHECKERS: &[Entry] = &[
     entry!("stats", "outcomes by function; unknown when one never succeeds", none, COUNTED, false,
         plain!("stats", Stats)),
+    entry!("unhandled-exceptions", "exceptions and errors by frequency, with examples; always valid", none, COUNTED, false,
+        plain!("unhandled-exceptions", UnhandledExceptions)),
+    entry!("availability", "share of successes over time, by function and node; always valid", none, COUNTED, false,
+        plain!("availability", Availability)),
+    entry!("clock-plot", "offsets of the nodes' clocks over time; always valid", none, COUNTED, false,
+        plain!("clock-plot", ClockPlot)),
     entry!("register", "reads and writes of a register", linearizable, SEARCHED, true,
         linear!("register", linear::Model::Register)),
     entry!("cas-register", "a register with compare-and-set", linearizable, SEARCHED, true,

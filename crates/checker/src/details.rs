@@ -4,6 +4,10 @@
 //! `core_is_least`, `unproven` and `certificate`; `null` when there is nothing of all that.
 
 use crate::Anomaly;
+use crate::availability::AvailabilityFigures;
+use crate::clock_offsets::ClockFigures;
+use crate::exceptions::ExceptionFigures;
+use crate::log_pattern::LogFilePatternFigures;
 use crate::stats::Counts;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json, json};
@@ -35,6 +39,14 @@ pub enum Figures {
     Nothing,
     /// Completions by outcome and function.
     Operations(OperationFigures),
+    /// Exceptions and errors by class.
+    Exceptions(ExceptionFigures),
+    /// Successes over time.
+    Availability(Box<AvailabilityFigures>),
+    /// Offsets of clocks over time.
+    ClockOffsets(ClockFigures),
+    /// Lines of logs that match an expression.
+    LogFilePattern(LogFilePatternFigures),
     /// A search for linearizations.
     Linearizability(LinearizabilityFigures),
     /// Counts and lists of a data type.

@@ -151,6 +151,8 @@
 //! - `incomplete`: [`MissingPart`] and [`Robustness`], the results that hold when operations are missing
 //! - `findings`: [`Findings`], counts of anomalies and the first of each
 //! - `stats`: [`Stats`]
+//! - `exceptions`, `availability`, `clock_offsets`: figures of a history that say nothing about a model
+//! - `log_pattern`: [`LogFilePattern`], a regular expression over the nodes' logs
 //! - `overview`: [`Overview`], counts, times and nemesis operations of a history
 //! - `data`: one-pass checkers, a file for each data type
 //! - `closed`: [`ClosedKeys`], a compact set of keys
@@ -163,16 +165,24 @@
 //! - No transactions: these are the crates `isolation` and `inference`. No verifier: `verify` replays certificates and knows no
 //!   checker.
 
+mod availability;
+mod clock_offsets;
 mod closed;
 mod data;
 mod details;
+mod exceptions;
 mod findings;
 mod incomplete;
+mod log_pattern;
 mod online_checker;
 mod overview;
 mod stats;
 mod verdict;
 
+pub use availability::{
+    Availability, AvailabilityFigures, FunctionAvailability, OutcomeShare, UnavailableTime,
+};
+pub use clock_offsets::{ClockFigures, ClockPlot};
 pub use closed::ClosedKeys;
 pub use data::{
     Agreement, Bank, Counter, Discipline, Lock, Log, LongFork, Monotonic, Queue, Set, SetFull,
@@ -184,10 +194,12 @@ pub use details::{
     LinearizabilityFigures, OperationFigures, OrderSearchFigures, RegisterFigures, ReplayFigures,
     TransactionCounts, WindowFigures,
 };
+pub use exceptions::{ExceptionClass, ExceptionFigures, UnhandledExceptions};
 pub use findings::{FINDINGS_MAX, Findings};
 pub use incomplete::{
     CertainAnomalies, MissingPart, Robustness, describe_repairs, without_attributes, without_ok,
 };
+pub use log_pattern::{LogFilePattern, LogFilePatternFigures, LogLine, Pattern, PatternError};
 pub use online_checker::{
     Aims, Checked, FoldChecker, OnlineChecker, Progress, WholeHistory, certify, check_source,
     gather,

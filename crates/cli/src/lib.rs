@@ -20,6 +20,7 @@ mod interrupt;
 mod load;
 mod logging;
 mod meter;
+mod node_logs;
 mod opened;
 mod output;
 mod place;

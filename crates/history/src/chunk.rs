@@ -258,6 +258,11 @@ impl Chunk {
         &self.pool()[start as usize..end as usize]
     }
 
+    /// Does some operation have extra fields?
+    pub fn has_extra(&self) -> bool {
+        !self.extra_starts().is_empty()
+    }
+
     /// The extra fields of the operation at `place`, in order.
     pub fn extra(&self, place: usize) -> impl Iterator<Item = (Symbol, Tape<'_>)> {
         let fields = self.extra_ids(place).iter();

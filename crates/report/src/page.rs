@@ -6,6 +6,7 @@ mod cycle;
 mod files;
 mod frame;
 mod interval;
+mod over_time;
 mod run;
 mod verdict;
 
@@ -46,6 +47,7 @@ fn write_page(report: &Report<'_>, drawing: &Drawing, page: &mut String) -> fmt:
     verdict::section(report, page)?;
     anomaly::section(report, &drawing.excerpt.history, page)?;
     chart_section(report, charts.as_ref(), page)?;
+    over_time::section(report, page)?;
     run::sections(report, &drawing.breakdown, page)?;
     if let Some(charts) = &charts {
         let data = json_for_script(&charts.data);

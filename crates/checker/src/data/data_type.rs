@@ -3,7 +3,7 @@
 use super::verdict_builder::VerdictBuilder;
 use crate::{Checker, FoldChecker, OnlineChecker, Verdict};
 use seatrial_history::{
-    Chunk, Extra, Fold, History, Key, Op, OpType, Order, Process, Symbol, Value,
+    Chunk, Extra, FixedMap, Fold, History, Key, Op, OpType, Order, Process, Symbol, Value,
 };
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -156,7 +156,7 @@ impl KeyedTally {
 /// The states of all keys after the operations so far.
 pub(crate) struct KeyedStates<S> {
     /// Invocations of the operations under way, by position.
-    open: BTreeMap<u64, StartedOperation>,
+    open: FixedMap<u64, StartedOperation>,
     keys: BTreeMap<Option<Key>, S>,
     tally: KeyedTally,
 }
@@ -164,7 +164,7 @@ pub(crate) struct KeyedStates<S> {
 impl<S> Default for KeyedStates<S> {
     fn default() -> KeyedStates<S> {
         KeyedStates {
-            open: BTreeMap::new(),
+            open: FixedMap::default(),
             keys: BTreeMap::new(),
             tally: KeyedTally::default(),
         }

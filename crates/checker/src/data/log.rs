@@ -54,7 +54,7 @@ impl Log {
 }
 
 /// An invocation without its completion so far.
-struct OpenOperation {
+struct OpenLogOperation {
     invocation: LogInvocation,
     /// Its effects, for a completion that does not repeat the value; `None` when they cannot be read.
     effects: Option<LogEffects>,
@@ -68,7 +68,7 @@ struct LogStates {
     tally: KeyedTally,
     keys: BTreeMap<Option<Key>, LogState>,
     /// By position.
-    open: FixedMap<u64, OpenOperation>,
+    open: FixedMap<u64, OpenLogOperation>,
     /// Of the operation that is applied; its buffers are used again.
     effects: LogEffects,
 }
@@ -155,7 +155,7 @@ impl LogStates {
             time: event.time,
             floor,
         };
-        let open = OpenOperation {
+        let open = OpenLogOperation {
             invocation,
             effects,
             assignment,

@@ -2,7 +2,7 @@
 
 use super::data_type::{DataType, OperationEvent, StartedOperation};
 use super::element::{Element, elements};
-use super::verdict_builder::VerdictBuilder;
+use super::verdict_builder::{VerdictBuilder, WORST_MAX};
 use crate::{Aims, CertainAnomalies, Checker, OnlineChecker, Robustness, Verdict};
 use seatrial_history::{History, OpType, Value};
 use serde_json::json;
@@ -37,6 +37,9 @@ impl Visibility {
 /// began after the last read without it; *lost* when the last read without it began after every read with it, and after the
 /// element was known; else *never read*. A stable element is *stale* when a read without it began after it was known. (Jepsen
 /// calls it stale from a millisecond on; here the order of the operations decides.)
+///
+/// The details have the quantiles of the times that elements took to become stable or lost, and the stale elements that took
+/// longest (`worst_stale`).
 ///
 /// Anomalies: `lost`; `stale` when visibility is to be linearizable; `duplicated` (a read has an element twice); and,
 /// which Jepsen ignores, `unexpected` (a read has an element whose addition was never invoked) and `aborted-read` (a read has
@@ -325,6 +328,8 @@ struct ResultsByState<'a> {
     lost: Vec<(&'a Element, &'a ElementReads)>,
     never: Vec<&'a Element>,
     stale: Vec<&'a Element>,
+    /// The stale ones with the longest latencies, in nanoseconds.
+    worst_stale: Vec<(i64, &'a Element, &'a ElementReads)>,
     stable_latencies: Vec<i64>,
     lost_latencies: Vec<i64>,
 }
@@ -334,10 +339,14 @@ impl<'a> ResultsByState<'a> {
         match one.final_state() {
             FinalState::Stable => {
                 self.stable += 1;
-                self.stable_latencies
-                    .push(one.absent.map_or(0, |_| one.latency(one.absent)));
+                let latency = one.absent.map_or(0, |_| one.latency(one.absent));
+                self.stable_latencies.push(latency);
                 if one.is_stale() {
                     self.stale.push(element);
+                    let worst = &mut self.worst_stale;
+                    let place = worst.partition_point(|other| other.0 >= latency);
+                    worst.insert(place, (latency, element, one));
+                    worst.truncate(WORST_MAX);
                 }
             }
             FinalState::Lost => {
@@ -354,6 +363,19 @@ impl<'a> ResultsByState<'a> {
         builder.list("lost", self.lost.iter().map(|one| one.0));
         builder.list("never_read", self.never.into_iter());
         builder.list("stale", self.stale.into_iter());
+        let worst = self.worst_stale.into_iter();
+        let worst = worst.map(|(latency, element, one)| {
+            let index = |moment: Option<OperationTime>| moment.map(|moment| moment.index);
+            let about = json!({
+                "element": element.to_string(),
+                "outcome": "stable",
+                "stable_latency_ms": latency / 1_000_000,
+                "known": index(one.known),
+                "last_absent": index(one.absent),
+            });
+            (latency, about)
+        });
+        builder.worst("worst_stale", worst.collect());
         builder.samples("stable_latencies_ms", self.stable_latencies);
         builder.samples("lost_latencies_ms", self.lost_latencies);
     }

@@ -15,6 +15,9 @@ const INTERVALS_MAX: usize = 64;
 /// Keys that have lists in the details.
 const LISTED_KEYS_MAX: usize = 8;
 
+/// Longest durations of one name in the details.
+pub(super) const WORST_MAX: usize = 8;
+
 /// Keys in the details that did not pass; of more, the first.
 const RESULTS_MAX: usize = 64;
 
@@ -35,6 +38,8 @@ pub(crate) struct VerdictBuilder {
     figures: BTreeMap<&'static str, Json>,
     /// Nanoseconds.
     samples: BTreeMap<&'static str, Vec<i64>>,
+    /// The largest of each name, with what it is about.
+    worst: BTreeMap<&'static str, Vec<(i64, Json)>>,
     findings: Findings,
     unknown: Option<String>,
     /// Why the first key without evidence has none.
@@ -93,6 +98,21 @@ impl VerdictBuilder {
     /// Sets a figure that is not a sum; the last key's remains.
     pub(super) fn figure(&mut self, name: &'static str, figure: Json) {
         self.figures.insert(name, figure);
+    }
+
+    /// Adds durations in nanoseconds, each described by an object; the details have the [`WORST_MAX`] longest of all keys.
+    pub(super) fn worst(&mut self, name: &'static str, samples: Vec<(i64, Json)>) {
+        let key = self.key.as_ref().map(Key::to_string);
+        let samples = samples.into_iter().map(|(duration, mut about)| {
+            if let (Some(key), Json::Object(members)) = (&key, &mut about) {
+                members.insert("key".to_owned(), key.clone().into());
+            }
+            (duration, about)
+        });
+        let worst = self.worst.entry(name).or_default();
+        worst.extend(samples);
+        worst.sort_by_key(|one| std::cmp::Reverse(one.0));
+        worst.truncate(WORST_MAX);
     }
 
     /// Adds durations in nanoseconds; the details have their quantiles.
@@ -182,6 +202,11 @@ impl VerdictBuilder {
         let samples = self.samples.into_iter();
         let mut others = self.figures;
         others.extend(samples.map(|(name, samples)| (name, quantiles(samples))));
+        let worst = self.worst.into_iter();
+        others.extend(worst.map(|(name, all)| {
+            let all = all.into_iter().map(|(_, about)| about);
+            (name, all.collect())
+        }));
         verdict.details = Details::of(Figures::DataType(DataTypeFigures {
             counts: self.counts,
             findings_max: FINDINGS_MAX,

@@ -39,6 +39,10 @@ pub(crate) struct CheckArguments {
     /// Checkers, separated by commas [default: those of the file's test, else inferred from its operations].
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) checker: Option<Vec<String>>,
+    /// Search the nodes' logs beside the history (`n1.log`, `n1/….log`) for this regular expression too; a line that matches
+    /// is an anomaly.
+    #[arg(long, value_name = "RE", conflicts_with = "verify")]
+    pub(crate) log_pattern: Option<String>,
     /// Values `[key value]` belong to independent keys, even if not all look like that.
     #[arg(long)]
     pub(crate) keyed: bool,

@@ -12,6 +12,7 @@ use crate::exit::Exit;
 use crate::guard::{Guard, Limits};
 use crate::interrupt::Interrupt;
 use crate::load::{hint, is_test_file};
+use crate::node_logs::compiled;
 use crate::opened::{Opened, of_source};
 use crate::output::{complain, say};
 use crate::source::resolved;
@@ -43,6 +44,9 @@ pub(crate) fn run(arguments: &CheckArguments, suites: &Suites) -> Result<Exit> {
     }
     for name in arguments.checker.iter().flatten() {
         by_name(name, None)?;
+    }
+    if let Some(pattern) = &arguments.log_pattern {
+        compiled(pattern)?;
     }
     let common = Common {
         request: arguments.request(suites.known())?,

@@ -3,6 +3,7 @@
 use crate::args::CheckArguments;
 use crate::checked_run::{color, save, write, write_findings};
 use crate::exit::Exit;
+use crate::node_logs;
 use crate::opened::{Opened, of_source};
 use crate::output::{complain, say};
 use crate::resources::Resources;
@@ -39,6 +40,10 @@ impl Ending<'_> {
         };
         let mut verdicts = std::mem::take(&mut self.answer.verdicts);
         ground.settle(&mut verdicts, &self.answer.overview);
+        // The history has no part in this one.
+        if let Some(pattern) = &arguments.log_pattern {
+            verdicts.push(node_logs::search(self.path, pattern)?);
+        }
         let certificate = self.prove(&mut verdicts)?;
         let overview = std::mem::take(&mut self.answer.overview);
         let mut report = Report::new(&opened.attributes, &overview, &verdicts)
