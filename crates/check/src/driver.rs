@@ -239,6 +239,13 @@ impl Running {
         }
     }
 
+    /// Does it find definite violations by itself?
+    pub(crate) fn is_early(&self) -> bool {
+        self.checker
+            .as_ref()
+            .is_some_and(|checker| checker.is_early())
+    }
+
     pub(crate) fn look(&mut self) {
         self.call(|checker| checker.search());
     }
@@ -449,6 +456,18 @@ impl Partial {
         Partial {
             verdict,
             progress: running.progress(),
+        }
+    }
+
+    /// What is known of a checker that found a definite violation in a prefix of the history.
+    pub(crate) fn of_prefix(verdict: &Verdict) -> Partial {
+        assert!(
+            !verdict.anomalies.is_empty(),
+            "a prefix without an anomaly is not invalid"
+        );
+        Partial {
+            verdict: verdict.clone(),
+            progress: Progress::default(),
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::driver::{
     CheckAnswer, Partial, Running, SharedSource, Stopped, Watch, finish, references, start,
 };
+use crate::prefix_check::PrefixChecks;
 use seatrial_checker::{Aims, Checker, Finding, Overview, Progress, Verdict};
 use seatrial_history::chunk::ChunkAddress;
 use seatrial_history::{ChunkBuffer, OpenError, SourceError, TestFile};
@@ -14,12 +15,15 @@ use std::sync::Arc;
 /// It owns the file as it was last seen, the checkers at work, and their definite findings. The file is the hand-over between
 /// writer and checkers: neither waits for the other, and nothing is held twice. Its loop, of which the caller sets the pace:
 /// [`Follower::advance`] until there is nothing new, then [`Follower::look`] now and then, and [`Follower::finish`] once the file
-/// is sealed.
+/// is sealed. Checkers that decide at the end check what was written so far, again and again ([`PrefixChecks`]).
 ///
 /// Its downside: what was written is decoded once more.
-pub struct Follower {
+pub struct Follower<'c> {
     file: TestFile,
+    checkers: &'c [Box<dyn Checker>],
     running: Vec<Running>,
+    /// By checker; `None` for one that finds definite violations by itself.
+    prefixes: Vec<Option<PrefixChecks>>,
     overview: Overview,
     /// Definite findings so far, by checker.
     found: Vec<Vec<Finding>>,
@@ -32,22 +36,28 @@ pub struct Follower {
 /// Operations pushed at most before the caller is asked again: these take some hundredths of a second.
 const STEP_LENGTH: u64 = 1 << 17;
 
-impl Follower {
+impl<'c> Follower<'c> {
     /// Follows the test file at `path` from its beginning with these checkers.
     pub fn open(
         path: &Path,
-        checkers: &[Box<dyn Checker>],
+        checkers: &'c [Box<dyn Checker>],
         aims: &Aims,
         threads: usize,
-    ) -> Result<Follower, OpenError> {
+    ) -> Result<Follower<'c>, OpenError> {
         let aims = Aims {
             early: true,
             ..aims.clone()
         };
         let running = start(&references(checkers), &aims);
         assert_eq!(running.len(), checkers.len(), "each checker is started");
+        let prefixes = running.iter().map(|one| {
+            let is_late = !one.is_early();
+            is_late.then(|| PrefixChecks::new(path, &aims))
+        });
         Ok(Follower {
             file: TestFile::open(path)?,
+            checkers,
+            prefixes: prefixes.collect(),
             found: vec![Vec::new(); running.len()],
             running,
             overview: Overview::default(),
@@ -112,14 +122,26 @@ impl Follower {
     /// that found them.
     pub fn look(&mut self) -> Result<Vec<(&'static str, Finding)>, SourceError> {
         self.running.iter_mut().for_each(Running::look);
+        for (checker, checks) in self.checkers.iter().zip(&mut self.prefixes) {
+            if let Some(checks) = checks {
+                checks.look(&**checker, self.position)?;
+            }
+        }
         self.found()
     }
 
     /// The same without looking anew.
     pub fn found(&mut self) -> Result<Vec<(&'static str, Finding)>, SourceError> {
         let mut findings = Vec::new();
-        for (one, kept) in self.running.iter_mut().zip(&mut self.found) {
-            let found = one.definite(&self.file)?;
+        let all = self.running.iter_mut().zip(&mut self.prefixes);
+        for ((one, checks), kept) in all.zip(&mut self.found) {
+            let found = match checks {
+                Some(checks) => {
+                    let verdict = checks.refuted();
+                    verdict.map_or_else(Vec::new, |verdict| verdict.findings.clone())
+                }
+                None => one.definite(&self.file)?,
+            };
             kept.extend(found.iter().cloned());
             findings.extend(found.into_iter().map(|finding| (one.name(), finding)));
         }
@@ -134,8 +156,14 @@ impl Follower {
 
     /// What is known when the checkers are not given the time to finish: what was found stands, the rest is unknown.
     pub fn partial(&mut self, stopped: &Stopped) -> Vec<Verdict> {
-        let all = self.running.iter_mut().zip(&self.found);
-        let all = all.map(|(one, found)| Partial::of(one, found.clone()).stop(stopped));
+        let all = self.running.iter_mut().zip(&self.prefixes);
+        let all = all.zip(&self.found).map(|((one, checks), found)| {
+            let known = match checks.as_ref().and_then(PrefixChecks::invalid) {
+                Some(verdict) => Partial::of_prefix(verdict),
+                None => Partial::of(one, found.clone()),
+            };
+            known.stop(stopped)
+        });
         all.collect()
     }
 

@@ -39,6 +39,7 @@ mod driver;
 mod feed;
 mod follower;
 pub mod infer;
+mod prefix_check;
 mod question;
 mod registry;
 mod replay;

@@ -75,6 +75,12 @@ pub trait OnlineChecker: Send {
     /// in proportion to what is kept.
     fn search(&mut self) {}
 
+    /// Does [`OnlineChecker::definite`] return violations before the end, where there can be any? For another checker a driver
+    /// checks the beginning of the history as a whole.
+    fn is_early(&self) -> bool {
+        false
+    }
+
     /// The definite violations (those that no later operation can explain) that were not returned before.
     fn definite(&mut self, _source: &dyn ChunkSource) -> Result<Vec<Finding>, SourceError> {
         Ok(Vec::new())

@@ -199,6 +199,10 @@ impl OnlineChecker for RunningStats {
         "stats"
     }
 
+    fn is_early(&self) -> bool {
+        true // no violation is a matter of counts
+    }
+
     fn push(&mut self, chunk: &Chunk) -> ControlFlow<()> {
         CountFold.reduce(&mut self.0, chunk)
     }

@@ -86,6 +86,10 @@ impl OnlineChecker for WeakerChecker {
         self.inner.search();
     }
 
+    fn is_early(&self) -> bool {
+        self.inner.is_early()
+    }
+
     fn definite(&mut self, source: &dyn ChunkSource) -> Result<Vec<Finding>, SourceError> {
         self.inner.definite(source)
     }

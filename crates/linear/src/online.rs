@@ -342,6 +342,10 @@ impl OnlineChecker for OnlineObjects {
         self.model.name()
     }
 
+    fn is_early(&self) -> bool {
+        true
+    }
+
     fn push(&mut self, chunk: &Chunk) -> ControlFlow<()> {
         self.apply(chunk);
         if self.refused.is_some() {

@@ -188,7 +188,7 @@ struct LiveCheck {
 }
 
 impl LiveCheck {
-    fn follow(&mut self, mut follower: Follower) -> Result<Vec<Verdict>, String> {
+    fn follow(&mut self, mut follower: Follower<'_>) -> Result<Vec<Verdict>, String> {
         loop {
             let order = self.order.load(Ordering::Acquire);
             if order == GIVE_UP {
@@ -209,7 +209,7 @@ impl LiveCheck {
     }
 
     /// Searches for a definite violation, unless one was found, or the last search was too recent.
-    fn search(&mut self, follower: &mut Follower) -> Result<(), String> {
+    fn search(&mut self, follower: &mut Follower<'_>) -> Result<(), String> {
         let began = Instant::now();
         if self.sighting.is_some() || began < self.search_from {
             return Ok(());

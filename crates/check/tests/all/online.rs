@@ -444,3 +444,143 @@ fn a_file_is_followed_while_it_is_written() {
     }
     assert!(ended > 10, "{ended}");
 }
+
+/// Follows a file into which these operations are written, piece by piece: how many had been pushed when each checker first had a
+/// definite violation, and its partial and final verdicts. Checks run in threads: from this position on the writer waits for
+/// them.
+fn followed(
+    history: &History,
+    checkers: &[Box<dyn Checker>],
+    patient_from: u64,
+) -> Vec<(Option<u64>, Verdict, Verdict)> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.sea");
+    let mut writer = HistoryWriter::create(&path, &serde_json::json!({})).unwrap();
+    let mut follower = Follower::open(&path, checkers, &Aims::default(), 2).unwrap();
+    let mut found_at: Vec<Option<u64>> = vec![None; checkers.len()];
+    let mut look = |follower: &mut Follower<'_>| -> bool {
+        while follower.advance().unwrap() {}
+        for (name, finding) in follower.look().unwrap() {
+            let place = checkers.iter().position(|one| one.name() == name).unwrap();
+            assert!(!finding.operations.is_empty(), "{finding:?}");
+            found_at[place].get_or_insert(follower.position());
+        }
+        found_at.iter().all(Option::is_some)
+    };
+    for ops in history.ops().chunks(500) {
+        for op in ops {
+            writer.push(op).unwrap();
+        }
+        writer.flush().unwrap();
+        let is_patient = follower.position() >= patient_from;
+        for _ in 0..if is_patient { 20_000 } else { 10 } {
+            if look(&mut follower) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+    writer.seal().unwrap();
+    look(&mut follower);
+    let partial = follower.partial(&Stopped("stopped".to_owned()));
+    let whole = follower.finish(&Unwatched).unwrap().verdicts;
+    let verdicts = partial.into_iter().zip(whole);
+    let all = found_at.into_iter().zip(verdicts);
+    all.map(|(at, (partial, whole))| (at, partial, whole))
+        .collect()
+}
+
+/// Enqueues and dequeues in turn; the `bad`-th dequeue returns what was never enqueued.
+fn queue_history(length: i64, bad: Option<i64>) -> History {
+    let mut ops = Vec::new();
+    let mut run = |f: &'static str, argument: Value, result: Value| {
+        let invocation = Op::invoke(Process::Client(0), f, argument);
+        ops.extend([invocation.clone(), invocation.complete(OpType::Ok, result)]);
+    };
+    for number in 0..length {
+        let element = Value::Int(number);
+        run("enqueue", element.clone(), element.clone());
+        let taken = if bad == Some(number) {
+            Value::Int(-1)
+        } else {
+            element
+        };
+        // The last one stays in the queue: lost, as far as anyone knows before the end.
+        if number + 1 < length {
+            run("dequeue", Value::Nil, taken);
+        }
+    }
+    History::from_unindexed(ops)
+}
+
+#[test]
+fn checkers_of_whole_histories_find_violations_while_it_is_written() {
+    let names = ["queue", "total-queue", "fifo-queue", "bag"];
+    let checkers = || -> Vec<Box<dyn Checker>> {
+        let named = names.iter();
+        named
+            .map(|name| seatrial_check::by_name(name, None).unwrap())
+            .collect()
+    };
+    let all = followed(&queue_history(5_000, Some(1_000)), &checkers(), 6_500);
+    for (name, (found_at, partial, whole)) in names.iter().zip(&all) {
+        assert_eq!(whole.valid, Validity::Invalid, "{name}");
+        let at = found_at.unwrap_or_else(|| panic!("{name} found nothing before the end"));
+        assert!((4_000..=7_000).contains(&at), "{name} at {at}");
+        assert_eq!(partial.valid, Validity::Invalid, "{name}: {partial:?}");
+        assert_eq!(partial.model, whole.model, "{name}");
+        let kinds = |verdict: &Verdict| verdict.anomalies.keys().copied().collect::<Vec<_>>();
+        assert!(
+            kinds(partial).iter().all(|one| kinds(whole).contains(one)),
+            "{name}"
+        );
+    }
+    // A loss that the end would explain is none before.
+    for (name, (found_at, partial, _)) in
+        names
+            .iter()
+            .zip(followed(&queue_history(3_000, None), &checkers(), u64::MAX))
+    {
+        assert_eq!(found_at, None, "{name}");
+        assert!(
+            matches!(partial.valid, Validity::Unknown(_)),
+            "{name}: {partial:?}"
+        );
+    }
+}
+
+#[test]
+fn definite_violations_of_a_prefix_are_in_the_verdict_on_the_whole() {
+    // Writes of registers, one after another, and one read of what a failed transaction wrote.
+    let key = |number: i64| Key::Int(number % 7);
+    let mut ops = Vec::new();
+    for number in 1..=3_000i64 {
+        let write = Mop::Write {
+            key: key(number),
+            value: number,
+        };
+        let fails = number == 900;
+        let begun = |mop: &Mop| {
+            let mops = Value::Txn([mop.clone()].into());
+            Op::invoke(Process::Client(0), "txn", mops)
+        };
+        let completion = if fails { OpType::Fail } else { OpType::Ok };
+        let value = Value::Txn([write.clone()].into());
+        ops.extend([begun(&write), begun(&write).complete(completion, value)]);
+        if fails {
+            let read = |observed| Mop::Read {
+                key: key(number),
+                observed,
+            };
+            let value = Value::Txn([read(Observed::Register(number))].into());
+            let invocation = begun(&read(Observed::Nil));
+            ops.extend([invocation.clone(), invocation.complete(OpType::Ok, value)]);
+        }
+    }
+    let checkers = vec![seatrial_check::by_name("rw-register", Some("serializable")).unwrap()];
+    let all = followed(&History::from_unindexed(ops), &checkers, 3_500);
+    let (found_at, partial, whole) = &all[0];
+    assert_eq!(whole.valid, Validity::Invalid);
+    assert!(found_at.is_some_and(|at| at <= 4_000), "{found_at:?}");
+    assert_eq!(partial.valid, Validity::Invalid);
+}

@@ -9,8 +9,7 @@ use crate::output::{complain, complaint, say};
 use crate::plan::PlanFile;
 use crate::progress::Screen;
 use crate::suites::{Suites, failure, fault_options, node_count};
-use anyhow::{Context as _, Result, anyhow, ensure};
-use seatrial_check::{by_name, entry};
+use anyhow::{Context as _, Result, ensure};
 use seatrial_checker::Checker;
 use seatrial_generator::{
     FaultOptions, FaultPackage, Generator, TestPhasesOptions, fault_package, test_phases,
@@ -230,14 +229,8 @@ impl PlannedTest {
     fn test(&self) -> Result<Test> {
         let rng = Rng::from_seed(self.seed);
         let generator = self.generator(&rng)?;
-        let model = self.arguments.run.model.as_deref();
-        let checkers = if let Some(file) = &self.file {
-            file.checkers(Some(self.suite), model)?
-        } else {
-            let workload = self.workload.unwrap_or_default();
-            self.suite.checkers(workload, model)?
-        };
-        let watch = self.watch(&checkers)?;
+        let checkers = self.checkers()?;
+        let watch = self.watch()?;
         let deployment = self.suite.deploy(&Setup {
             workload: self.workload,
             nodes: self.nodes,
@@ -318,36 +311,26 @@ impl PlannedTest {
         self.arguments.run.undecided.accept_undecided || planned.is_some_and(|it| it.value)
     }
 
-    /// Those of these checkers that can run during the test, if a violation is to end it.
-    fn watch(&self, checkers: &[Box<dyn Checker>]) -> Result<LiveChecks> {
+    /// The checkers of the plan or the workload.
+    fn checkers(&self) -> Result<Vec<Box<dyn Checker>>> {
+        let model = self.arguments.run.model.as_deref();
+        if let Some(file) = &self.file {
+            return file.checkers(Some(self.suite), model);
+        }
+        let workload = self.workload.unwrap_or_default();
+        Ok(self.suite.checkers(workload, model)?)
+    }
+
+    /// The same checkers once more, which run during the test, if a violation is to end it.
+    fn watch(&self) -> Result<LiveChecks> {
         let planned = self.file.as_ref().map(|file| file.plan.options());
         let planned = planned.and_then(|options| options.stop_on_violation.as_ref());
         let stops = self.arguments.stop_on_violation || planned.is_some_and(|it| it.value);
         if !stops {
             return Ok(LiveChecks::default());
         }
-        let is_early = |name: &str| entry(name).is_some_and(|entry| entry.is_early);
-        let early = checkers
-            .iter()
-            .map(|one| one.name())
-            .filter(|name| is_early(name));
-        let early: Vec<Box<dyn Checker>> = early
-            .map(|name| by_name(name, self.model()).or_else(|_| by_name(name, None)))
-            .collect::<Result<_, _>>()?;
-        if early.is_empty() {
-            let names: Vec<_> = checkers.iter().map(|one| one.name()).collect();
-            let reason = format!(
-                "--stop-on-violation needs a checker that runs during the test; {} cannot (list-append, register, \
-                 cas-register and mutex can)",
-                names.join(", ")
-            );
-            return Err(match (&self.file, planned) {
-                (Some(file), Some(planned)) => file.error(planned.problem(reason)),
-                _ => anyhow!(reason),
-            });
-        }
         Ok(LiveChecks {
-            checkers: early,
+            checkers: self.checkers()?,
             stops,
         })
     }

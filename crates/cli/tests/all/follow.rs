@@ -316,18 +316,25 @@ fn planted_bugs_end_a_real_test_early() {
 }
 
 #[test]
-fn stop_on_violation_needs_a_checker_that_runs_during_the_test() {
-    let words = ["test", "kv", "--stop-on-violation", "--workload", "set"];
-    error(
-        &words,
-        &["a checker that runs during the test; stats, set-full cannot"],
-    );
-    let scratch = Scratch::new("stop-on-violation-plan");
-    let plan = scratch.path("plan.toml");
-    let text = "f = 'read'\nvalue = { nil = true }\nrepeat = 5\n[test]\nstop_on_violation = true\ncheckers = ['set']\n";
-    fs::write(&plan, text).unwrap();
-    error(
-        &["test", "kv", "--plan", &plan],
-        &["plan.toml:5:", "test.stop_on_violation", "set cannot"],
-    );
+fn checkers_that_decide_at_the_end_stop_a_test_too() {
+    let scratch = Scratch::new("stop-on-violation-set");
+    let out = scratch.path("run");
+    let words = [
+        "test",
+        "kv",
+        "--time",
+        "36000",
+        "--workload",
+        "set",
+        "--bug",
+        "stale-read",
+        "--stop-on-violation",
+        "--json",
+        "--out",
+        &out,
+    ];
+    let results = json(&run(1, &words));
+    let seen = &results["seen_early"];
+    assert_eq!(seen["stopped"], true, "{results:#}");
+    assert_eq!(seen["checker"], "set-full");
 }

@@ -74,6 +74,10 @@ impl OnlineChecker for OnlineLists {
         "list-append"
     }
 
+    fn is_early(&self) -> bool {
+        true
+    }
+
     fn push(&mut self, chunk: &Chunk) -> ControlFlow<()> {
         let windows = self.gathering.record().windows;
         let flow = self.gather.reduce(&mut self.gathering, chunk);

@@ -11,7 +11,7 @@ use crate::output::complain;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_check::infer::Shapes;
 use seatrial_check::{
-    CheckAnswer, CheckQuestion, Follower, Stopped, Watch as _, entry, needs_shapes, question,
+    CheckAnswer, CheckQuestion, Follower, Stopped, Watch as _, needs_shapes, question,
 };
 use seatrial_checker::{Aims, Progress};
 use seatrial_history::{ChunkBuffer, Provenance, TestFile};
@@ -165,7 +165,7 @@ struct ShownProgress {
 
 /// A file that is followed, and what was shown.
 struct Following<'a> {
-    follower: Follower,
+    follower: Follower<'a>,
     path: &'a Path,
     is_quiet: bool,
     shown: ShownProgress,
@@ -234,9 +234,8 @@ impl Following<'_> {
         self.shown.at = Instant::now();
         let unread = self.follower.file().len() - self.follower.position();
         let position = self.follower.position();
-        let is_early = |name: &str| entry(name).is_some_and(|entry| entry.is_early);
         for (name, progress) in self.follower.progress() {
-            if !is_early(name) {
+            if progress == Progress::default() {
                 continue;
             }
             self.warn(name, &progress);
