@@ -2,8 +2,11 @@
 
 use crate::collections::priority;
 use crate::model::{Action, Model, Taken};
-use crate::monitors::{self, CollectionAction, CollectionOperation, Rejection};
+use crate::monitors::{
+    self, CollectionAction, CollectionOperation, LinearizedOperation, Rejection,
+};
 use crate::object::ObjectOperation;
+use crate::proof_draft::OrderedEntry;
 use crate::values::{NumberedValues, StateId};
 
 /// The monitors of the objects of one history: they number the values of an object densely.
@@ -22,6 +25,9 @@ const NONE: u32 = u32::MAX;
 /// A monitor: decides a history.
 type Monitor = fn(&[CollectionOperation]) -> Result<(), Rejection>;
 
+/// Constructs a linearization of a history that the monitor accepts.
+type Linearizer = fn(&[CollectionOperation]) -> Result<Vec<LinearizedOperation>, Rejection>;
+
 /// The monitor of a model, and its name in results.
 pub(crate) fn monitor(model: Model) -> Option<(Monitor, &'static str)> {
     match model {
@@ -33,11 +39,31 @@ pub(crate) fn monitor(model: Model) -> Option<(Monitor, &'static str)> {
     }
 }
 
+fn linearizer(model: Model) -> Option<Linearizer> {
+    match model {
+        Model::FifoQueue => Some(monitors::queue_order),
+        Model::Stack => Some(monitors::stack_order),
+        Model::PriorityQueue => Some(priority_queue_order),
+        Model::Bag => Some(monitors::multiset_order),
+        _ => None,
+    }
+}
+
+/// The priorities of values that are numbered in their order.
+fn priorities(operations: &[CollectionOperation]) -> Vec<u32> {
+    let count = operations.iter().map(|one| one.value + 1).max();
+    (0..count.unwrap_or(0)).collect()
+}
+
+fn priority_queue_order(
+    operations: &[CollectionOperation],
+) -> Result<Vec<LinearizedOperation>, Rejection> {
+    monitors::priority_queue_order(operations, &priorities(operations))
+}
+
 /// A priority queue whose values are numbered in the order of their priority.
 fn priority_queue(operations: &[CollectionOperation]) -> Result<(), Rejection> {
-    let count = operations.iter().map(|one| one.value + 1).max();
-    let priorities: Vec<u32> = (0..count.unwrap_or(0)).collect();
-    monitors::priority_queue(operations, &priorities)
+    monitors::priority_queue(operations, &priorities(operations))
 }
 
 impl CollectionMonitor {
@@ -59,17 +85,52 @@ impl CollectionMonitor {
         let Some((monitor, _)) = monitor(model) else {
             return Err(Rejection::NotApplicable("there is no monitor of its kind"));
         };
+        let operations = self.operations(model, entries, values);
+        self.clear();
+        monitor(&operations?)
+    }
+
+    /// A linearization of an object that [`CollectionMonitor::check`] accepts.
+    pub(crate) fn linearize(
+        &mut self,
+        model: Model,
+        entries: &[ObjectOperation],
+        values: &NumberedValues,
+    ) -> Result<Vec<OrderedEntry>, Rejection> {
+        let Some(linearizer) = linearizer(model) else {
+            return Err(Rejection::NotApplicable("there is no monitor of its kind"));
+        };
+        let operations = self.operations(model, entries, values);
+        let order = operations.and_then(|operations| linearizer(&operations));
+        let order = order.map(|order| {
+            let entries = order.into_iter().map(|one| {
+                let taken = one.taken.map(|value| self.used[value as usize]);
+                (one.operation, taken)
+            });
+            entries.collect()
+        });
+        self.clear();
+        order
+    }
+
+    /// The operations of an object, with its values numbered until [`CollectionMonitor::clear`].
+    fn operations(
+        &mut self,
+        model: Model,
+        entries: &[ObjectOperation],
+        values: &NumberedValues,
+    ) -> Result<Vec<CollectionOperation>, Rejection> {
         self.number(model, entries, values);
         let operations: Option<Vec<_>> = entries.iter().map(|one| self.operation(one)).collect();
+        operations.ok_or(Rejection::NotApplicable(
+            "its operations are not those of a collection",
+        ))
+    }
+
+    fn clear(&mut self) {
         for value in self.used.drain(..) {
             self.numbers[value as usize] = NONE;
         }
-        let Some(operations) = operations else {
-            return Err(Rejection::NotApplicable(
-                "its operations are not those of a collection",
-            ));
-        };
-        monitor(&operations)
     }
 
     /// Numbers the values of an object: those of a priority queue from the greatest to the least, which is taken first.

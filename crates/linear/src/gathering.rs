@@ -2,6 +2,7 @@
 
 use crate::model::{Action, CollectionEnd, Model, Taken, action, plain, shape};
 use crate::object::{LinearObjects, NEVER, ObjectOperation, is_tuple};
+use crate::proof_draft::RecordedPlaces;
 use crate::values::NumberedValues;
 use seatrial_history::chunk::ValueView;
 use seatrial_history::{Chunk, FixedMap, Key, Op, OpType, Value};
@@ -25,6 +26,8 @@ pub(crate) struct Gathering {
     open: BTreeMap<u64, (u32, Op)>,
     /// Positions of the completions of operations of unknown outcome, by that of the invocation.
     indeterminate: FixedMap<u32, u32>,
+    /// What a certificate must know of places, if one is wanted.
+    places: Option<RecordedPlaces>,
     /// Are there successes without an invocation? Their rows are not in the order of calls.
     has_orphans: bool,
     /// The first row that the model does not have, and why.
@@ -33,8 +36,15 @@ pub(crate) struct Gathering {
     too_long: Option<String>,
 }
 
-/// All objects, the values, and the positions of the completions of operations of unknown outcome by that of the invocation.
-pub(crate) type Gathered = (LinearObjects, NumberedValues, FixedMap<u32, u32>);
+/// What was gathered.
+pub(crate) struct GatheredHistory {
+    pub(crate) objects: LinearObjects,
+    pub(crate) values: NumberedValues,
+    /// Positions of the completions of operations of unknown outcome, by that of the invocation.
+    pub(crate) indeterminate: FixedMap<u32, u32>,
+    /// What a certificate must know of places, if one is wanted.
+    pub(crate) places: Option<RecordedPlaces>,
+}
 
 /// Keys of a history, numbered in order of appearance; operations without a key have a number, too.
 #[derive(Default)]
@@ -74,7 +84,8 @@ const EMPTY: ObjectOperation = ObjectOperation {
 const POSITIONS_MAX: u64 = NEVER as u64 - 1;
 
 impl Gathering {
-    pub(crate) fn new(model: Model) -> Gathering {
+    /// `certify`: is a certificate wanted?
+    pub(crate) fn new(model: Model, certify: bool) -> Gathering {
         Gathering {
             model,
             values: NumberedValues::new(model),
@@ -83,6 +94,7 @@ impl Gathering {
             key_numbers: KeyNumbers::default(),
             open: BTreeMap::new(),
             indeterminate: FixedMap::default(),
+            places: certify.then(RecordedPlaces::default),
             has_orphans: false,
             refused: None,
             too_long: None,
@@ -156,7 +168,7 @@ impl Gathering {
     }
 
     /// All objects. The error is the reason why they cannot be checked.
-    pub(crate) fn finish(mut self) -> Result<Gathered, String> {
+    pub(crate) fn finish(mut self) -> Result<GatheredHistory, String> {
         if let Some(reason) = self.too_long {
             return Err(reason);
         }
@@ -173,7 +185,16 @@ impl Gathering {
             self.values.len(),
             self.has_orphans,
         )?;
-        Ok((objects, self.values, self.indeterminate))
+        let mut places = self.places;
+        if let Some(places) = &mut places {
+            places.end();
+        }
+        Ok(GatheredHistory {
+            objects,
+            values: self.values,
+            indeterminate: self.indeterminate,
+            places,
+        })
     }
 }
 
@@ -258,6 +279,9 @@ impl GatheringPass<'_> {
             return false;
         }
         let end = self.chunk.first_position() + place as u64;
+        if let Some(places) = &mut self.gathering.places {
+            places.drains.push(position as u32);
+        }
         for element in elements.iter() {
             let row = self.add(place);
             let element = self.gathering.values.intern(element);
@@ -276,6 +300,9 @@ impl GatheringPass<'_> {
         let Some(position) = self.chunk.invocation(place) else {
             if kind == OpType::Ok {
                 self.gathering.has_orphans = true;
+                if let Some(places) = &mut self.gathering.places {
+                    places.orphans.push(end as u32);
+                }
                 let row = self.add(place);
                 let op = self.chunk.op(place);
                 self.gathering.set((row, 0), &op, Some(&op), Some(end));

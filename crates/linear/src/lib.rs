@@ -37,6 +37,12 @@
 //!
 //! The result says which way was taken (`by_monitor`, `monitor`), and why an object was searched (`search_reason`).
 //!
+//! # What proves a verdict
+//!
+//! If a certificate is wanted, a valid verdict comes with the linearization points of all objects: a search has its path,
+//! zones are sorted, and the proofs of the other monitors construct an order. An invalid verdict comes with the operations of
+//! one object that the verifier (crate `verify`) refutes, and not without any of them.
+//!
 //! # Your own data type
 //!
 //! [`SequentialModel`] is a data type by its sequential behaviour; [`check_history`] returns an order of the operations, or those
@@ -52,6 +58,7 @@
 //! - `search`, `configurations`, `counterexample`: the search
 //! - `numbered_states`, `collections`, `text_reads`: states as numbers, of collections, and of appended text
 //! - `explanation`: a violation in words
+//! - `proof_draft`, `core_minimizer`: certificates
 //! - `sequential`: models of the user's own
 //! - `history_model`, `model_gathering`, `model_parts`, `model_checker`: a checker of recorded histories for any model
 //! - `data_models`: sets, semaphores, locks, logs, block devices, registers with transactions, tables
@@ -61,11 +68,12 @@
 //!
 //! - No file, thread, clock or randomness; the only input is a [`ChunkSource`](seatrial_history::ChunkSource).
 //! - No transactions and no weaker models: these are in the crates `isolation` and `inference`.
-//! - No certificate: the orders that searches find are not written down yet.
+//! - No replay of certificates: the verifier is the crate `verify`.
 
 mod collection_monitor;
 mod collections;
 mod configurations;
+mod core_minimizer;
 mod counterexample;
 pub mod data_models;
 mod explanation;
@@ -80,6 +88,7 @@ pub mod monitors;
 mod numbered_states;
 mod object;
 mod online;
+mod proof_draft;
 mod register_zones;
 mod search;
 mod sequential;

@@ -3,11 +3,12 @@
 use crate::collection_monitor::{self, CollectionMonitor};
 use crate::collections::expand_takes;
 use crate::explanation::{ActionWords, NONLINEARIZABLE, ViolationExcerpt};
-use crate::gathering::Gathering;
+use crate::gathering::{GatheredHistory, Gathering};
 use crate::model::Model;
 use crate::monitors::Rejection;
 use crate::object::{LinearObject, LinearObjects, ObjectOperation};
 use crate::online::OnlineObjects;
+use crate::proof_draft::ProofDraft;
 use crate::register_zones::{ZoneVerdict, Zones};
 use crate::search::{Bound, Counterexample, Search, SearchResult};
 use crate::values::{NumberedValues, ObjectStates};
@@ -37,6 +38,9 @@ pub(crate) const RESULTS_MAX: usize = 64;
 /// After [`Checker::stop_at_first`] there are two rounds: each key first gets only `CONFIGURATIONS_FIRST`
 /// configurations and a few for each operation, which decides all but contended keys; the remaining keys get the whole bound.
 /// So a violation is found before the long searches, and no key is searched after it.
+///
+/// If a certificate is wanted, each way of deciding also returns its linearization (8 bytes an operation), and of the first
+/// objects without one a core is made in the end ([`ProofDraft`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Linearizable {
     pub(crate) model: Model,
@@ -85,6 +89,8 @@ struct CheckTally<'v> {
     configurations: u64,
     failures: u64,
     violations: Vec<ViolationExcerpt>,
+    /// The certificate to be, if one is wanted.
+    draft: Option<ProofDraft<'v>>,
     /// Keys with a violation.
     results: BTreeMap<String, KeyResult>,
     /// Why the first object whose search reached its bound is not decided.
@@ -111,8 +117,16 @@ impl Linearizable {
     }
 
     /// Checks a whole history, which is read once more.
-    pub(crate) fn check_again(&self, source: &dyn ChunkSource) -> Result<Verdict, SourceError> {
-        Ok(check_source(self, source, &Aims::default())?.verdict)
+    pub(crate) fn check_again(
+        &self,
+        source: &dyn ChunkSource,
+        certify: bool,
+    ) -> Result<Checked, SourceError> {
+        let aims = Aims {
+            certify,
+            ..Aims::default()
+        };
+        check_source(self, source, &aims)
     }
 
     /// The bound of the first of two searches of an object.
@@ -167,10 +181,17 @@ impl Linearizable {
         );
     }
 
-    /// What the monitor of the model says about an object.
+    /// What the monitor of the model says about an object; its linearization goes to the draft.
     fn monitor(&self, object: &LinearObject, tally: &mut CheckTally<'_>) -> MonitorVerdict {
         if !self.model.is_collection() {
-            return match tally.zones.check(&object.entries) {
+            let (verdict, order) = match tally.draft {
+                Some(_) => tally.zones.check_with_order(&object.entries),
+                None => (tally.zones.check(&object.entries), None),
+            };
+            if let (Some(draft), Some(order)) = (&mut tally.draft, order) {
+                draft.add_order(object, order.into_iter().map(|entry| (entry, None)));
+            }
+            return match verdict {
                 ZoneVerdict::Linearizable => MonitorVerdict::Linearizable,
                 ZoneVerdict::Refuted(core) => MonitorVerdict::Refuted(core),
                 ZoneVerdict::NotApplicable(Some(value)) => {
@@ -186,7 +207,15 @@ impl Linearizable {
         }
         let collections = &mut tally.collections;
         match collections.check(self.model, &object.entries, tally.values) {
-            Ok(()) => MonitorVerdict::Linearizable,
+            Ok(()) => {
+                if let Some(draft) = &mut tally.draft {
+                    match collections.linearize(self.model, &object.entries, tally.values) {
+                        Ok(order) => draft.add_order(object, order.into_iter()),
+                        Err(_) => draft.give_up("no linearization was constructed"),
+                    }
+                }
+                MonitorVerdict::Linearizable
+            }
             Err(Rejection::NotLinearizable(core)) => MonitorVerdict::Refuted(core),
             Err(Rejection::NotApplicable(reason)) => MonitorVerdict::NotApplicable(reason.into()),
         }
@@ -207,6 +236,9 @@ impl Linearizable {
             }
             MonitorVerdict::Refuted(core) => {
                 tally.by_monitor += 1;
+                if let Some(draft) = &mut tally.draft {
+                    draft.add_refuted(object, &core, None);
+                }
                 if !self.explain_whole(object, tally) {
                     self.explain_core(object, &core, tally);
                 }
@@ -235,7 +267,13 @@ impl Linearizable {
     ) -> Option<Exhausted> {
         let mut states = ObjectStates::new(self.model, tally.values);
         states.prepare(&object.entries);
-        let (result, visited) = Search::new(&object.entries, &mut states, bound).run();
+        let mut search = Search::new(&object.entries, &mut states, bound);
+        let result = search.find();
+        let visited = search.table.len();
+        if let (Some(draft), SearchResult::Linearizable) = (&mut tally.draft, &result) {
+            let order = search.linearization().into_iter();
+            draft.add_order(object, order.map(|entry| (entry as u32, None)));
+        }
         assert!(
             visited <= bound.configurations_max.max(1),
             "the search visited {visited} configurations, at most {}",
@@ -245,6 +283,10 @@ impl Linearizable {
         match result {
             SearchResult::Linearizable => None,
             SearchResult::NotLinearizable(counterexample) => {
+                if let Some(draft) = &mut tally.draft {
+                    let until = object.entries.get(counterexample.entry);
+                    draft.add_refuted(object, &[], until.map(|entry| entry.ret));
+                }
                 // Without hints about later reads, the first search was the plain one.
                 if !states.is_prepared() || !self.explain_whole(object, tally) {
                     tally.violation(self.model, object, &counterexample, &states);
@@ -357,8 +399,13 @@ impl Linearizable {
 }
 
 impl<'v> CheckTally<'v> {
-    fn new(values: &'v NumberedValues, indeterminate: &'v FixedMap<u32, u32>) -> CheckTally<'v> {
+    fn new(
+        values: &'v NumberedValues,
+        indeterminate: &'v FixedMap<u32, u32>,
+        draft: Option<ProofDraft<'v>>,
+    ) -> CheckTally<'v> {
         CheckTally {
+            draft,
             zones: Zones::new(values.len()),
             collections: CollectionMonitor::new(values.len()),
             values,
@@ -464,13 +511,13 @@ impl Checker for Linearizable {
     /// Starts an online checker where findings are wanted early, else one that decides at the end.
     fn start(&self, aims: &Aims) -> Box<dyn OnlineChecker> {
         if aims.early
-            && let Some(objects) = OnlineObjects::new(*self)
+            && let Some(objects) = OnlineObjects::new(*self, aims.certify)
         {
             return Box::new(objects);
         }
         Box::new(LinearCheck {
             checker: *self,
-            gathering: Gathering::new(self.model),
+            gathering: Gathering::new(self.model, aims.certify),
         })
     }
 
@@ -504,12 +551,20 @@ impl OnlineChecker for LinearCheck {
     fn finish(self: Box<Self>, source: &dyn ChunkSource) -> Result<Checked, SourceError> {
         let mut verdict = Verdict::valid(self.checker.name());
         verdict.model = Some("linearizable".into());
-        let (mut objects, values, indeterminate) = match self.gathering.finish() {
+        let GatheredHistory {
+            mut objects,
+            values,
+            indeterminate,
+            places,
+        } = match self.gathering.finish() {
             Ok(gathered) => gathered,
             Err(reason) => return Ok(verdict.unknown(reason).into()),
         };
-        let mut tally = CheckTally::new(&values, &indeterminate);
+        let draft = places.as_ref();
+        let draft = draft.map(|places| ProofDraft::new(self.checker.model, &values, places));
+        let mut tally = CheckTally::new(&values, &indeterminate, draft);
         self.checker.decide_all(&mut objects, &mut tally);
+        let draft = tally.draft.take();
         let positions = tally
             .violations
             .iter()
@@ -520,6 +575,15 @@ impl OnlineChecker for LinearCheck {
         let findings = findings.ok_or("the history became shorter while it was checked")?;
         self.checker
             .conclude(&objects, tally, findings, &mut verdict);
-        Ok(verdict.into())
+        let mut certificate = None;
+        if let Some(draft) = draft
+            && !matches!(verdict.valid, Validity::Unknown(_))
+        {
+            match draft.certificate(verdict.valid == Validity::Valid, source)? {
+                Ok(made) => certificate = Some(made),
+                Err(reason) => verdict.details.unproven = Some(reason),
+            }
+        }
+        Ok((verdict, certificate).into())
     }
 }

@@ -17,6 +17,9 @@
 //! (then it certainly took effect, at any time before that); a pending removal may have taken any value, or none:
 //! `unknown_removals.rs`.
 //!
+//! [`queue_order`], [`stack_order`], [`priority_queue_order`] and [`multiset_order`] return a linearization in O(n log n): the
+//! proofs construct one.
+//!
 //! ```
 //! use seatrial_linear::monitors::{self, CollectionAction::{Add, Empty}, CollectionOperation, Rejection};
 //!
@@ -27,8 +30,10 @@
 
 mod coverage;
 mod coverage_counts;
+mod linearization;
 mod minimal_conflict;
 mod multiset_monitor;
+mod nested_order;
 mod peeks_by_value;
 mod priority_queue_monitor;
 mod queue_monitor;
@@ -41,11 +46,12 @@ mod sub_history;
 mod unknown_removals;
 mod value_table;
 
-pub use multiset_monitor::multiset;
-pub use priority_queue_monitor::priority_queue;
-pub use queue_monitor::queue;
+pub use linearization::LinearizedOperation;
+pub use multiset_monitor::{multiset, multiset_order};
+pub use priority_queue_monitor::{priority_queue, priority_queue_order};
+pub use queue_monitor::{queue, queue_order};
 pub use set_monitor::set;
-pub use stack_monitor::stack;
+pub use stack_monitor::{stack, stack_order};
 
 /// The return of a pending operation.
 pub const NEVER: u32 = u32::MAX;

@@ -60,6 +60,8 @@ pub(crate) struct OnlineObjects {
     results: BTreeSet<Key>,
     keys_violated: u64,
     unreported: Vec<Option<Key>>,
+    /// Is a certificate wanted? Then the finished history is checked as a whole in the end.
+    certify: bool,
     /// Why the whole history must be searched at the end.
     fallback: Option<String>,
     /// Why the history cannot be checked at all.
@@ -139,7 +141,7 @@ impl InternedWords {
 
 impl OnlineObjects {
     /// Starts the check; `None` for a data type that needs the whole history: texts and collections have too many states.
-    pub(crate) fn new(checker: Linearizable) -> Option<OnlineObjects> {
+    pub(crate) fn new(checker: Linearizable, certify: bool) -> Option<OnlineObjects> {
         let model = checker.model;
         let is_register = matches!(model, Model::Register | Model::CasRegister | Model::Mutex);
         is_register.then(|| OnlineObjects {
@@ -159,6 +161,7 @@ impl OnlineObjects {
             results: BTreeSet::new(),
             keys_violated: 0,
             unreported: Vec::new(),
+            certify,
             fallback: None,
             refused: None,
         })
@@ -397,7 +400,16 @@ impl OnlineChecker for OnlineObjects {
             self.advance(object);
         }
         if self.fallback.is_some() {
-            return Ok(self.checker.check_again(source)?.into());
+            return self.checker.check_again(source, self.certify);
+        }
+        let mut unproven = None;
+        if self.certify && self.refused.is_none() {
+            // An order was not kept: configurations are freed when they are decided.
+            let checked = self.checker.check_again(source, true)?;
+            match checked.verdict.valid {
+                Validity::Unknown(reason) => unproven = Some(reason),
+                _ => return Ok(checked),
+            }
         }
         if self.keys_violated > 0 {
             // The search of the whole history explains a violation in fewer operations, as `check` of the finished file does.
@@ -410,7 +422,8 @@ impl OnlineChecker for OnlineObjects {
                     .min(SEARCHED_AGAIN_MAX),
                 ..self.checker.bound
             };
-            let searched = self.checker.with_bound(bound).check_again(source)?;
+            let checker = self.checker.with_bound(bound);
+            let searched = checker.check_again(source, false)?.verdict;
             assert!(searched.valid != Validity::Valid, "a violation is definite");
             if searched.valid == Validity::Invalid {
                 return Ok(searched.into());
@@ -429,6 +442,7 @@ impl OnlineChecker for OnlineObjects {
             return Ok(verdict.unknown(reason).into());
         }
         self.set_results(&mut verdict);
+        verdict.details.unproven = unproven;
         let positions = self
             .violations
             .values()

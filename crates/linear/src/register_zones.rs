@@ -78,11 +78,79 @@ impl Zones {
 
     /// Decides one object whose initial value is 0.
     pub(crate) fn check(&mut self, entries: &[ObjectOperation]) -> ZoneVerdict {
+        self.check_and(entries, |_| ()).0
+    }
+
+    /// Decides one object; of a linearizable one also returns the entries in the order of a linearization.
+    pub(crate) fn check_with_order(
+        &mut self,
+        entries: &[ObjectOperation],
+    ) -> (ZoneVerdict, Option<Vec<u32>>) {
+        self.check_and(entries, |zones| zones.linearization(entries))
+    }
+
+    fn check_and<T>(
+        &mut self,
+        entries: &[ObjectOperation],
+        then: impl FnOnce(&Zones) -> T,
+    ) -> (ZoneVerdict, Option<T>) {
         let verdict = self.decide(entries);
+        let is_linearizable = verdict == ZoneVerdict::Linearizable;
+        let result = is_linearizable.then(|| then(self));
         for cluster in self.clusters.drain(..) {
             self.numbers[cluster.value as usize] = NONE;
         }
-        verdict
+        (verdict, result)
+    }
+
+    /// The entries of a linearizable object in order: chain after chain, in each the writer of a value, then its reads by
+    /// invocation. O(n log n).
+    ///
+    /// Chains are sorted by the lesser of `ended` and `begun`; of equal ones a backward zone comes first. If A must come
+    /// before B (`ended` of A before `begun` of B), it does: let B be backward, then its key is its `begun`, and that of A is
+    /// at most its own `ended`, which is less. Let B be forward, with its `ended` as the key. If A is forward as well, the
+    /// two do not overlap, so B's `ended` is not before A's `begun`, which is after A's key. If A is backward, it does not
+    /// lie in B, so its `begun`, which is its key, is not after B's `ended`.
+    fn linearization(&self, entries: &[ObjectOperation]) -> Vec<u32> {
+        let chains = self.chains(entries);
+        let mut chains = chains.expect("a linearizable object has no chain that is impossible");
+        chains.sort_unstable_by_key(|chain| {
+            let is_forward = chain.ended < chain.begun;
+            (chain.ended.min(chain.begun), is_forward, chain.head)
+        });
+        let reads = self.reads(entries);
+        let mut order = Vec::with_capacity(entries.len());
+        for chain in &chains {
+            let mut at = chain.head as usize;
+            loop {
+                let writer = self.clusters[at].writer;
+                order.extend((writer != NONE).then_some(writer));
+                order.extend(&reads[at]);
+                let Some(next) = self.next(entries, at) else {
+                    break;
+                };
+                at = next;
+            }
+        }
+        assert!(
+            order.len() == entries.len(),
+            "each operation is in one cluster"
+        );
+        order
+    }
+
+    /// By cluster: its reads, by invocation.
+    fn reads(&self, entries: &[ObjectOperation]) -> Vec<Vec<u32>> {
+        let mut reads = vec![Vec::new(); self.clusters.len()];
+        for (number, entry) in (0..).zip(entries) {
+            let value = match entry.action {
+                Action::Read(value) => value,
+                Action::Cas(from, to) if from == to => from,
+                _ => continue,
+            };
+            reads[self.numbers[value as usize] as usize].push(number);
+        }
+        reads
     }
 
     fn decide(&mut self, entries: &[ObjectOperation]) -> ZoneVerdict {

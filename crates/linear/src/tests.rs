@@ -508,6 +508,7 @@ fn a_drain_is_many_dequeues() {
     expect!["op 0: a drain of unknown outcome may have taken any elements"].assert_eq(&reason);
 }
 
+mod certificates;
 mod keys;
 pub(crate) mod register_zones;
 mod sequential;

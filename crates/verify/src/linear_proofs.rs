@@ -59,6 +59,13 @@ impl CoreVerifier {
         Ok(CoreVerifier { table })
     }
 
+    /// The places that a core with this object, cut and elements must name, whatever else it names.
+    pub fn required(&mut self, core: &LinearCore) -> Result<Vec<u64>, Unproven> {
+        self.table.end()?;
+        let model = LinearModel::by_name(&core.data_type)?;
+        Ok(core_search::required(&self.table, model, core)?)
+    }
+
     /// Does this core hold? Within so many steps, each some words of memory.
     pub fn refute(&mut self, core: &LinearCore, steps_max: u64) -> Result<(), Unproven> {
         self.table.end()?;

@@ -54,7 +54,8 @@ impl UncoveredInstants {
         self.first_from(call) <= ret
     }
 
-    fn first_from(&mut self, instant: u32) -> u32 {
+    /// The first uncovered instant that is not before this one.
+    pub(super) fn first_from(&mut self, instant: u32) -> u32 {
         let mut at = instant;
         loop {
             let next = self.next[at as usize];

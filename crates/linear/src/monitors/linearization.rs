@@ -24,13 +24,14 @@ pub(super) struct OperationsByValue {
     pub(super) removals: Vec<u32>,
 }
 
-/// Before which other operations at its instant an operation takes effect.
+/// The order of operations at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PlacementClass {
-    /// Its value is gone after the instant. (Of a queue: additions, which come first.)
-    Entering,
-    Centre,
-    Leaving,
+    /// Its value is gone after the instant. Of a queue: additions.
+    First,
+    Middle,
+    /// Its value was not there before the instant.
+    Last,
 }
 
 /// An operation with its place in the linearization: the order of the fields is that of the comparison.
@@ -48,7 +49,7 @@ pub(super) struct Placement {
 }
 
 /// Constructs the linearization of a history that this monitor accepts; `place_all` gets the table with assumed removals of
-/// the values that pending removals take. 24 bytes for each operation.
+/// the values that pending removals take. O(n log n); 24 bytes for each operation.
 pub(super) fn linearize(
     operations: &[CollectionOperation],
     monitor: &Monitor<'_>,
@@ -73,28 +74,27 @@ pub(super) fn linearize(
         }
     }
     unknown.sort_unstable();
+    // The pending removals that take a value, by their numbers.
+    let mut taken: Vec<(u32, u32)> = Vec::new();
     for (&value, &(_, number)) in values.iter().zip(&unknown) {
         by_value.removals[value as usize] = number;
+        taken.push((number, value));
     }
+    taken.sort_unstable();
     let mut placements = place_all(&table, &by_value);
     placements.sort_unstable();
-    let placements = placements.into_iter();
-    let order = placements.map(|Placement { operation, .. }| {
-        let it = &operations[operation as usize];
-        let is_unknown = it.action == CollectionAction::RemoveUnknown;
+    debug_assert!(
+        placements.iter().all(|one| one.operation != NONE),
+        "only operations are placed"
+    );
+    let order = placements.into_iter().map(|Placement { operation, .. }| {
+        let place = taken.binary_search_by_key(&operation, |&(number, _)| number);
         LinearizedOperation {
             operation,
-            taken: is_unknown.then(|| taken_by(&values, &unknown, operation)),
+            taken: place.ok().map(|place| taken[place].1),
         }
     });
     Ok(order.collect())
-}
-
-/// The value that a pending removal takes.
-fn taken_by(values: &[u32], unknown: &[(u32, u32)], operation: u32) -> u32 {
-    let mut pairs = values.iter().zip(unknown);
-    let found = pairs.find(|(_, (_, number))| *number == operation);
-    found.map_or(NONE, |(&value, _)| value)
 }
 
 /// For each observation of an empty collection the first instant that no value covers.

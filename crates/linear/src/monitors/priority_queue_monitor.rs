@@ -1,6 +1,8 @@
 //! The monitor of priority queues.
 
 use super::coverage::{UncoveredInstants, cover_of, cover_of_empty, covered_empty};
+use super::linearization::{LinearizedOperation, OperationsByValue, Placement, linearize};
+use super::nested_order::{ChosenInstants, nested_order};
 use super::peeks_by_value::PeeksByValue;
 use super::removal_deadlines::{KnownDeadlines, Requirement, deadlines_of};
 use super::sub_history::Conflict;
@@ -28,12 +30,64 @@ pub fn priority_queue(
     operations: &[CollectionOperation],
     priorities: &[u32],
 ) -> Result<(), Rejection> {
-    let monitor = Monitor {
+    with_monitor(priorities, |monitor| decide(operations, monitor))
+}
+
+/// A linearization of a history that [`priority_queue`] accepts, constructed as in `nested_order.rs`. O(n log n).
+pub fn priority_queue_order(
+    operations: &[CollectionOperation],
+    priorities: &[u32],
+) -> Result<Vec<LinearizedOperation>, Rejection> {
+    with_monitor(priorities, |monitor| {
+        linearize(operations, monitor, &|table, by_value| {
+            place_all(table, by_value, &|value| priorities[value as usize])
+        })
+    })
+}
+
+fn with_monitor<T>(priorities: &[u32], run: impl FnOnce(&Monitor<'_>) -> T) -> T {
+    run(&Monitor {
         kind: CollectionKind::Ordered,
         check: &|table, values| check(table, &|value| priorities[original(value, values)]),
         deadlines: &|table, values| deadlines(table, &|value| priorities[original(value, values)]),
-    };
-    decide(operations, &monitor)
+    })
+}
+
+/// Chooses an uncovered instant for each removal and peek, as [`check`] does, and nests the values by their priorities.
+fn place_all(
+    table: &ValueTable,
+    by_value: &OperationsByValue,
+    priority: &dyn Fn(u32) -> u32,
+) -> Vec<Placement> {
+    let by_priority = values_by_priority(table, priority);
+    let peeks = PeeksByValue::new(table);
+    let mut uncovered = UncoveredInstants::all(table.positions);
+    let mut chosen = ChosenInstants::new(table);
+    for equals in by_priority.chunk_by(|one, other| one >> 32 == other >> 32) {
+        for value in equals.iter().map(|&key| key as u32) {
+            let span = &table.spans[value as usize];
+            // Anywhere before the value is seen: at its earliest.
+            chosen.additions[value as usize] = span.add_call;
+            for &peek in peeks.of(value) {
+                let call = table.peeks[peek as usize].call;
+                chosen.peeks[peek as usize] = uncovered.first_from(call);
+            }
+            // A pending removal has no return: see `nested_order`.
+            if span.remove_ret != NEVER {
+                chosen.removals[value as usize] = uncovered.first_from(span.end);
+            }
+        }
+        for value in equals.iter().map(|&key| key as u32) {
+            uncovered.cover(&table.spans[value as usize]);
+        }
+    }
+    let levels = by_priority.chunk_by(|one, other| one >> 32 == other >> 32);
+    let levels: Vec<Vec<u32>> = levels
+        .rev()
+        .map(|equals| equals.iter().map(|&key| key as u32).collect())
+        .collect();
+    let levels = levels.iter().map(Vec::as_slice);
+    nested_order(table, by_value, &chosen, levels, false)
 }
 
 /// The number of a value in the history, if it was renumbered.

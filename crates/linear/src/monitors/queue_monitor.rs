@@ -1,6 +1,10 @@
 //! The monitor of first-in-first-out queues.
 
 use super::coverage::{cover_of_empty, covered_empty};
+use super::linearization::{
+    LinearizedOperation, OperationsByValue, Placement, PlacementClass, empty_instants, linearize,
+};
+use super::peeks_by_value::PeeksByValue;
 use super::removal_deadlines::KnownDeadlines;
 use super::sub_history::Conflict;
 use super::unknown_removals::{Monitor, decide};
@@ -27,12 +31,94 @@ use super::{CollectionOperation, NEVER, Rejection};
 /// Without peeks R is an interval order like E, so a shortest cycle has two values: Henzinger, Sezgin and Vafeiadis's pattern
 /// of a violation of order. With peeks it may have three (a block's own first return may precede its last call).
 pub fn queue(operations: &[CollectionOperation]) -> Result<(), Rejection> {
-    let monitor = Monitor {
-        kind: CollectionKind::Ordered,
-        check: &|table, _| check(table),
-        deadlines: &|table, _| deadlines(table),
+    decide(operations, &MONITOR)
+}
+
+const MONITOR: Monitor<'static> = Monitor {
+    kind: CollectionKind::Ordered,
+    check: &|table, _| check(table),
+    deadlines: &|table, _| deadlines(table),
+};
+
+/// A linearization of a history that [`queue`] accepts. O(n log n).
+pub fn queue_order(
+    operations: &[CollectionOperation],
+) -> Result<Vec<LinearizedOperation>, Rejection> {
+    linearize(operations, &MONITOR, &place_all)
+}
+
+/// The order that the proof above constructs: the values in a topological order, by segment; additions and operations at the
+/// front each at the greatest call of their kind so far.
+///
+/// After the first value without removal there is none whose operations at the front have a return (it would come before).
+/// Assumed removals of later values are left out: a pending removal need not take effect.
+fn place_all(table: &ValueTable, by_value: &OperationsByValue) -> Vec<Placement> {
+    let mut order = OrderOfValues::new(table);
+    order.removed = Some(Vec::new());
+    let is_accepted = order.remove_all();
+    assert!(is_accepted, "the table was accepted");
+    let mut values = order.removed.take().unwrap_or_default();
+    let instants = empty_instants(table);
+    let mut cuts: Vec<u32> = instants.clone();
+    cuts.sort_unstable();
+    cuts.dedup();
+    let segment = |value: u32| {
+        let end = table.spans[value as usize].end;
+        cuts.partition_point(|&cut| cut < end) as u32
     };
-    decide(operations, &monitor)
+    // No edge leads to an earlier segment, so a stable sort keeps the topological order.
+    values.sort_by_key(|&value| segment(value));
+    let mut peeks = PeeksByValue::new(table);
+    peeks.sort_each_by_key(|peek| table.peeks[peek as usize].call);
+    let mut placements = Vec::with_capacity(2 * values.len() + table.peeks.len());
+    let (mut added, mut fronted, mut has_front) = (0, 0, true);
+    for (rank, &value) in (0..).zip(&values) {
+        let span = &table.spans[value as usize];
+        let segment = segment(value);
+        let begin = segment.checked_sub(1).map_or(0, |cut| cuts[cut as usize]);
+        added = begin.max(added).max(span.add_call);
+        fronted = begin.max(fronted);
+        let addition = by_value.additions[value as usize];
+        placements.push(placement(segment, added, rank, (0, addition)));
+        debug_assert!(
+            has_front || peeks.of(value).is_empty(),
+            "its peeks come before"
+        );
+        for &peek in peeks.of(value) {
+            let peek = &table.peeks[peek as usize];
+            fronted = fronted.max(peek.call);
+            placements.push(placement(segment, fronted, rank, (1, peek.operation)));
+        }
+        has_front &= span.is_removed();
+        if has_front {
+            fronted = fronted.max(span.end);
+            let removal = by_value.removals[value as usize];
+            placements.push(placement(segment, fronted, rank, (2, removal)));
+        }
+    }
+    for (empty, &instant) in table.empties.iter().zip(&instants) {
+        // After all of the segment that ends at its instant.
+        let segment = cuts.partition_point(|&cut| cut < instant) as u32;
+        placements.push(placement(segment, NEVER, NEVER, (3, empty.operation)));
+    }
+    placements
+}
+
+/// An operation of a queue: at one instant, additions first, then those at the front in the order of values.
+fn placement(segment: u32, time: u32, rank: u32, (step, operation): (u8, u32)) -> Placement {
+    let class = if step == 0 {
+        PlacementClass::First
+    } else {
+        PlacementClass::Middle
+    };
+    Placement {
+        segment,
+        time,
+        class,
+        rank,
+        step,
+        operation,
+    }
 }
 
 pub(super) fn check(table: &ValueTable) -> Result<(), Conflict> {
@@ -125,6 +211,8 @@ struct OrderOfValues<'a> {
     by_front_ret: ValueCursor,
     /// Where in the order of `by_front_ret` the second remaining value is.
     second_front: usize,
+    /// The values in the order in which they are removed, if it is wanted.
+    removed: Option<Vec<u32>>,
 }
 
 const NO_ADDITION_BEFORE: u8 = 1;
@@ -187,6 +275,19 @@ impl<'a> OrderOfValues<'a> {
             by_end: ValueCursor::new(spans, positions, |span| span.end),
             by_front_ret: ValueCursor::new(spans, positions, |span| span.front_ret),
             second_front: 0,
+            removed: None,
+        }
+    }
+
+    /// A value has no predecessor of one kind any more.
+    fn mark(&mut self, value: u32, found: u8) {
+        let before = self.found[value as usize];
+        self.found[value as usize] = before | found;
+        if before | found == REMOVED
+            && before != REMOVED
+            && let Some(removed) = &mut self.removed
+        {
+            removed.push(value);
         }
     }
 
@@ -201,7 +302,7 @@ impl<'a> OrderOfValues<'a> {
             while let Some(&value) = self.by_add_call.values.get(self.by_add_call.at)
                 && self.spans[value as usize].add_call <= first_ret
             {
-                self.found[value as usize] |= NO_ADDITION_BEFORE;
+                self.mark(value, NO_ADDITION_BEFORE);
                 self.by_add_call.at += 1;
                 has_moved = true;
             }
@@ -222,14 +323,14 @@ impl<'a> OrderOfValues<'a> {
         while let Some(&value) = self.by_end.values.get(self.by_end.at)
             && self.spans[value as usize].end <= front_ret
         {
-            self.found[value as usize] |= NO_FRONT_BEFORE;
+            self.mark(value, NO_FRONT_BEFORE);
             self.by_end.at += 1;
             has_moved = true;
         }
         // A peeked value may itself have the least return, and end later: it is compared with the others only.
         let is_new = self.found[front as usize] & NO_FRONT_BEFORE == 0;
         if is_new && self.spans[front as usize].end <= self.second_front_ret() {
-            self.found[front as usize] |= NO_FRONT_BEFORE;
+            self.mark(front, NO_FRONT_BEFORE);
             has_moved = true;
         }
         has_moved

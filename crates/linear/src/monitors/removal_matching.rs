@@ -20,7 +20,14 @@ use std::collections::VecDeque;
 /// and some instant can precede it, it is added (any can: only the last chosen one matters). Those not below `limit(t)` are
 /// dropped: the greatest ones. Observations that return at `t` drop all instants before their call, if these were the last
 /// chosen: the least ones. So the set is a double-ended queue, and what remains in the end is a solution.
-pub(super) fn can_match(table: &mut ValueTable, deadlines: &[u32]) -> Result<(), u32> {
+///
+/// `chosen` gets the chosen instants of one solution, ascending: the one before each is any that was in the set when it was
+/// added.
+pub(super) fn can_match(
+    table: &mut ValueTable,
+    deadlines: &[u32],
+    chosen: Option<&mut Vec<u32>>,
+) -> Result<(), u32> {
     let unremoved: Vec<u32> = table.unremoved().collect();
     // The last call of a value is the earliest end of its critical interval.
     for &value in &unremoved {
@@ -40,10 +47,17 @@ pub(super) fn can_match(table: &mut ValueTable, deadlines: &[u32]) -> Result<(),
     let mut empties = empties.into_iter().peekable();
     // Instants plus 1; 0: none is chosen yet.
     let mut last_chosen: VecDeque<u32> = VecDeque::from([0]);
+    // The instants in the order in which they were added, each with the one before it, if they are wanted.
+    let mut added: Vec<(u32, u32)> = Vec::new();
     for t in 0..table.positions {
         let limit = limits.at(t);
         // Instants are useful only while there are observations.
         if t + 1 < limit && empties.peek().is_some() && uncovered.has_between(t, t) {
+            if chosen.is_some()
+                && let Some(&before) = last_chosen.back()
+            {
+                added.push((t + 1, before));
+            }
             last_chosen.push_back(t + 1);
         }
         while last_chosen.back().is_some_and(|&chosen| chosen >= limit) {
@@ -57,6 +71,15 @@ pub(super) fn can_match(table: &mut ValueTable, deadlines: &[u32]) -> Result<(),
         if last_chosen.is_empty() {
             return Err(t);
         }
+    }
+    if let Some(chosen) = chosen {
+        let mut at = last_chosen.back().copied().unwrap_or(0);
+        while at > 0 {
+            chosen.push(at - 1);
+            let place = added.partition_point(|&(instant, _)| instant < at);
+            at = added[place].1;
+        }
+        chosen.reverse();
     }
     Ok(())
 }

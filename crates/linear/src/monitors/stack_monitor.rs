@@ -2,7 +2,9 @@
 
 use super::coverage::{cover_of_empty, covered_empty};
 use super::coverage_counts::CoverageCounts;
+use super::linearization::{LinearizedOperation, OperationsByValue, Placement, linearize};
 use super::minimal_conflict::minimal_conflict;
+use super::nested_order::{ChosenInstants, nested_order};
 use super::peeks_by_value::PeeksByValue;
 use super::removal_deadlines::{Deadlines, KnownDeadlines, Requirement, deadlines_of};
 use super::stabbing_tree::StabbingTree;
@@ -33,12 +35,54 @@ use super::{CollectionOperation, NEVER, Rejection};
 /// So it is enough to know which instants are covered by no value, or by one only: then its own peeks can take effect there. A
 /// value covers no instant of its own addition and removal.
 pub fn stack(operations: &[CollectionOperation]) -> Result<(), Rejection> {
-    let monitor = Monitor {
-        kind: CollectionKind::Ordered,
-        check: &|table, _| check(table),
-        deadlines: &|table, _| deadlines(table),
-    };
-    decide(operations, &monitor)
+    decide(operations, &MONITOR)
+}
+
+const MONITOR: Monitor<'static> = Monitor {
+    kind: CollectionKind::Ordered,
+    check: &|table, _| check(table),
+    deadlines: &|table, _| deadlines(table),
+};
+
+/// A linearization of a history that [`stack`] accepts, constructed as in `nested_order.rs`. O(n log n).
+pub fn stack_order(
+    operations: &[CollectionOperation],
+) -> Result<Vec<LinearizedOperation>, Rejection> {
+    linearize(operations, &MONITOR, &place_all)
+}
+
+/// Nests the values in the order in which they are released. Where the instant of a peek or of the removal is before that of
+/// the addition, it serves for that, too: it is in the interval of the addition. The removal likewise.
+fn place_all(table: &ValueTable, by_value: &OperationsByValue) -> Vec<Placement> {
+    let mut release = StackRelease::new(table);
+    release.record = Some(ReleaseRecord {
+        instants: vec![0; release.intervals.values.len()],
+        released: Vec::new(),
+    });
+    release.run();
+    let positions = release.instants.positions();
+    let (_, of_peeks) = Intervals::new(table, &release.instants);
+    let record = release.record.take();
+    let record = record.expect("a record was begun");
+    let mut chosen = ChosenInstants::new(table);
+    for (&value, &rank) in release.intervals.values.iter().zip(&record.instants) {
+        let (value, instant) = (value as usize, positions[rank as usize]);
+        chosen.additions[value] = chosen.additions[value].min(instant);
+        // Of a value whose removal is not known, any later instant at which the stack is empty below it.
+        if table.spans[value].remove_ret != NEVER {
+            let last = &mut chosen.removals[value];
+            *last = if *last == NEVER {
+                instant
+            } else {
+                instant.max(*last)
+            };
+        }
+    }
+    for (peek, &interval) in chosen.peeks.iter_mut().zip(&of_peeks) {
+        *peek = positions[record.instants[interval as usize] as usize];
+    }
+    let levels = record.released.iter().map(std::slice::from_ref);
+    nested_order(table, by_value, &chosen, levels, true)
 }
 
 fn check(table: &ValueTable) -> Result<(), Conflict> {
@@ -129,6 +173,14 @@ struct StackRelease<'a> {
     /// Of each value, the operations that are not placed yet.
     unplaced: Vec<u32>,
     peeks: Option<PeekSearch>,
+    record: Option<ReleaseRecord>,
+}
+
+/// How values were released.
+struct ReleaseRecord {
+    /// By interval: the instant at which its operation was placed.
+    instants: Vec<u32>,
+    released: Vec<u32>,
 }
 
 /// Positions of calls by rank: one bit for each position, and the calls before each word. Half a byte for each position
@@ -218,6 +270,14 @@ impl CallRanks {
             }
             None => self.count,
         }
+    }
+
+    /// By rank: its position.
+    fn positions(&self) -> Vec<u32> {
+        let positions = 0..self.words.len() as u32 * 64;
+        positions
+            .filter(|position| self.words[*position as usize / 64] >> (position % 64) & 1 == 1)
+            .collect()
     }
 
     /// The ranks from a call to a return; the second is exclusive.
@@ -363,6 +423,7 @@ impl<'a> StackRelease<'a> {
             intervals,
             unplaced,
             peeks,
+            record: None,
         }
     }
 
@@ -375,7 +436,7 @@ impl<'a> StackRelease<'a> {
             if count <= 1 {
                 self.counts.retire(instant);
                 while let Some(interval) = self.intervals.find(instant) {
-                    self.place(interval);
+                    self.place(interval, instant);
                 }
             } else {
                 // 3 now, and 1 when its value is released: it is taken once more, then without any value.
@@ -383,7 +444,7 @@ impl<'a> StackRelease<'a> {
                 while let Some(interval) = self.take_peek(instant) {
                     // It may have been placed already, at an instant that is not covered.
                     if self.intervals.tree.contains(interval) {
-                        self.place(interval);
+                        self.place(interval, instant);
                     }
                 }
             }
@@ -395,9 +456,15 @@ impl<'a> StackRelease<'a> {
     }
 
     /// Places an operation; releases its value if it is the last one.
-    fn place(&mut self, interval: usize) {
+    fn place(&mut self, interval: usize, instant: u32) {
         self.intervals.tree.remove(interval);
         let value = self.intervals.values[interval];
+        if let Some(record) = &mut self.record {
+            record.instants[interval] = instant;
+            if self.unplaced[value as usize] == 1 {
+                record.released.push(value);
+            }
+        }
         let unplaced = &mut self.unplaced[value as usize];
         *unplaced -= 1;
         if *unplaced == 0 {

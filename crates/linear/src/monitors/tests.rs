@@ -3,6 +3,7 @@
 mod brute_force;
 mod examples;
 mod metamorphic;
+mod orders;
 mod random_history;
 
 use super::{CollectionOperation, Rejection};

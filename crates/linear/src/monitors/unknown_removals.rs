@@ -51,9 +51,52 @@ pub(super) fn decide(
     operations: &[CollectionOperation],
     monitor: &Monitor<'_>,
 ) -> Result<(), Rejection> {
+    accept(operations, monitor).map(drop)
+}
+
+/// A history that a monitor accepts.
+pub(super) struct Accepted {
+    table: ValueTable,
+    matching: RemovalMatching,
+}
+
+/// Which values the pending removals take.
+enum RemovalMatching {
+    /// Those of this list, one after another, the earliest call the first.
+    Values(Vec<u32>),
+    /// They can be matched to these deadlines, and those of observations of an empty collection.
+    Deadlines(Vec<u32>),
+}
+
+impl Accepted {
+    /// The table with an assumed removal of each value that a pending removal takes, and these values by its call.
+    pub(super) fn matched(self) -> (ValueTable, Vec<u32>) {
+        let mut table = self.table;
+        let values = match self.matching {
+            RemovalMatching::Values(values) => values,
+            RemovalMatching::Deadlines(deadlines) => matched_values(&mut table, &deadlines),
+        };
+        let calls = table.unknown_removals.clone();
+        assert!(values.len() <= calls.len(), "a removal for each value");
+        for (&value, &call) in values.iter().zip(&calls) {
+            table.assume_removal(value, Some(call));
+        }
+        (table, values)
+    }
+}
+
+/// [`decide`], with what the acceptance rests on.
+pub(super) fn accept(
+    operations: &[CollectionOperation],
+    monitor: &Monitor<'_>,
+) -> Result<Accepted, Rejection> {
     let mut table = ValueTable::new(operations, monitor.kind)?;
+    let by_values = |table, values| Accepted {
+        table,
+        matching: RemovalMatching::Values(values),
+    };
     let Err(conflict) = (monitor.check)(&table, None) else {
-        return Ok(());
+        return Ok(by_values(table, Vec::new()));
     };
     let Some(&earliest) = table.unknown_removals.first() else {
         return Err(sub_history(operations, &conflict, 0));
@@ -76,21 +119,47 @@ pub(super) fn decide(
         KnownDeadlines::Exact(deadlines) => (deadlines, None),
         KnownDeadlines::Necessary { deadlines, likely } => (deadlines, Some(likely)),
     };
-    if let Err(position) = can_match(&mut table, &deadlines) {
+    if let Err(position) = can_match(&mut table, &deadlines, None) {
         let conflict = unmatched(&table, monitor, position);
         return Err(rejection(operations, &table, &conflict));
     }
     let Some(likely) = likely else {
-        return Ok(());
+        return Ok(Accepted {
+            table,
+            matching: RemovalMatching::Deadlines(deadlines),
+        });
     };
     for deadlines in std::iter::once(deadlines).chain(likely) {
-        if is_accepted_by_deadline(&mut table, monitor, &all, &deadlines) {
-            return Ok(());
+        if let Some(values) = accepted_by_deadline(&mut table, monitor, &all, &deadlines) {
+            return Ok(by_values(table, values));
         }
     }
     let mut search = DeadlineSearch::new(operations, monitor, table);
     search.learn(&conflict);
-    search.run()
+    let (table, values) = search.run()?;
+    Ok(by_values(table, values))
+}
+
+/// The values that pending removals must take if deadlines are all that is required, by deadline. The removals can be matched
+/// to them, each call up to its deadline.
+fn matched_values(table: &mut ValueTable, deadlines: &[u32]) -> Vec<u32> {
+    let mut chosen = Vec::new();
+    let is_matched = can_match(table, deadlines, Some(&mut chosen)).is_ok();
+    assert!(is_matched, "the removals were matched before");
+    debug_assert!(chosen.is_sorted(), "chosen instants ascend");
+    let mut values: Vec<(u32, u32)> = Vec::new();
+    for value in table.unremoved() {
+        // The first chosen observation of an empty collection that follows the value's first return.
+        let first_ret = table.spans[value as usize].first_ret;
+        let next = chosen.partition_point(|&instant| instant <= first_ret);
+        let empty = chosen.get(next).copied().unwrap_or(NEVER);
+        let deadline = deadlines[value as usize].min(empty);
+        if deadline != NEVER {
+            values.push((deadline, value));
+        }
+    }
+    values.sort_unstable();
+    values.into_iter().map(|(_, value)| value).collect()
 }
 
 /// The rejection of a history for a conflict that pending removals cannot resolve. Of these, as many count as there are values
@@ -116,21 +185,22 @@ fn unmatched(table: &ValueTable, monitor: &Monitor<'_>, position: u32) -> Confli
                 deadlines
             }
         };
-        can_match(&mut part, &deadlines).is_err()
+        can_match(&mut part, &deadlines, None).is_err()
     })
 }
 
-/// Is the table accepted if the removals, by call, take the values by deadline?
-fn is_accepted_by_deadline(
+/// The values by deadline, if the table is accepted when the removals, by call, take them in this order.
+fn accepted_by_deadline(
     table: &mut ValueTable,
     monitor: &Monitor<'_>,
     unremoved: &[u32],
     deadlines: &[u32],
-) -> bool {
+) -> Option<Vec<u32>> {
     let deadline = |&value: &u32| (deadlines[value as usize], value);
     let mut by_deadline: Vec<(u32, u32)> = unremoved.iter().map(deadline).collect();
     by_deadline.sort_unstable();
     let calls = table.unknown_removals.clone();
+    by_deadline.truncate(calls.len());
     for (&(_, value), &call) in by_deadline.iter().zip(&calls) {
         table.assume_removal(value, Some(call));
     }
@@ -138,7 +208,7 @@ fn is_accepted_by_deadline(
     for &value in unremoved {
         table.assume_removal(value, None);
     }
-    is_accepted
+    is_accepted.then(|| by_deadline.into_iter().map(|(_, value)| value).collect())
 }
 
 /// The values of a conflict that have no known removal.
@@ -203,17 +273,21 @@ impl<'a> DeadlineSearch<'a> {
         }
     }
 
-    fn run(mut self) -> Result<(), Rejection> {
+    /// The table, and the values that the removals take, by call.
+    fn run(mut self) -> Result<(ValueTable, Vec<u32>), Rejection> {
         let mut seen: BTreeSet<Deadlines> = BTreeSet::new();
         let mut stack: Vec<Deadlines> = vec![Vec::new()];
-        while let Some(deadlines) = stack.pop() {
+        while let Some(mut deadlines) = stack.pop() {
             if self.work > self.work_max {
                 return Err(Rejection::NotApplicable(
                     "too many ways to match pending removals with values",
                 ));
             }
             let Err(values) = self.check(&deadlines) else {
-                return Ok(());
+                // As many calls up to each deadline as values: so in this order each value has a removal in time.
+                deadlines.sort_by_key(|&(_, deadline)| deadline);
+                let values = deadlines.into_iter().map(|(value, _)| value);
+                return Ok((self.table, values.collect()));
             };
             for value in values {
                 let next = self.with_earlier(&deadlines, value);

@@ -51,6 +51,20 @@ pub(super) fn refute(
     search.run(steps_max)
 }
 
+/// The places that a core of this object, cut and elements must name.
+pub(super) fn required(
+    table: &OperationTable,
+    model: LinearModel,
+    core: &LinearCore,
+) -> Result<Vec<u64>, String> {
+    let mut search = CoreSearch::empty(table, model);
+    let (key, until, elements) = search.scope(core)?;
+    let mut missing = Vec::new();
+    search.gather((key, until), &BTreeSet::new(), &elements, &mut missing)?;
+    missing.dedup();
+    Ok(missing)
+}
+
 struct CoreSearch<'a> {
     table: &'a OperationTable,
     model: LinearModel,
@@ -96,22 +110,13 @@ impl<'a> CoreSearch<'a> {
         if named.len() < core.places.len() {
             return Err("the core names an operation twice".into());
         }
-        let Some(key) = table.key(core.key.as_deref()) else {
-            return Err("there is no key of the core's name".into());
-        };
-        let mut elements = BTreeSet::new();
-        for text in &core.elements {
-            let element = table.value_of(text);
-            elements.insert(element.ok_or_else(|| format!("there is no element {text}"))?);
+        let mut search = CoreSearch::empty(table, model);
+        let (key, until, elements) = search.scope(core)?;
+        let mut missing = Vec::new();
+        let found = search.gather((key, until), &named, &elements, &mut missing)?;
+        if let Some(place) = missing.first() {
+            return Err(format!("the core must name the operation at {place}"));
         }
-        let mut search = CoreSearch {
-            table,
-            model,
-            members: Vec::new(),
-            removals: [Vec::new(), Vec::new()],
-            outside: OutsideWrites::default(),
-        };
-        let found = search.gather(key, u64::from(NEVER).min(core.until), &named, &elements)?;
         if let Some(place) = named.difference(&found).next() {
             return Err(format!(
                 "the operation at {place} is none of the core's object"
@@ -126,13 +131,37 @@ impl<'a> CoreSearch<'a> {
         Ok(search)
     }
 
-    /// Finds the members; returns the places of all that are named.
+    fn empty(table: &'a OperationTable, model: LinearModel) -> CoreSearch<'a> {
+        CoreSearch {
+            table,
+            model,
+            members: Vec::new(),
+            removals: [Vec::new(), Vec::new()],
+            outside: OutsideWrites::default(),
+        }
+    }
+
+    /// The key, the cut, the elements.
+    fn scope(&self, core: &LinearCore) -> Result<(u32, u64, BTreeSet<OperationValue>), String> {
+        let Some(key) = self.table.key(core.key.as_deref()) else {
+            return Err("there is no key of the core's name".into());
+        };
+        let mut elements = BTreeSet::new();
+        for text in &core.elements {
+            let element = self.table.value_of(text);
+            elements.insert(element.ok_or_else(|| format!("there is no element {text}"))?);
+        }
+        // Later positions are none.
+        Ok((key, core.until.min(u64::from(NEVER) - 1), elements))
+    }
+
+    /// Finds the members, and the places that must be named and are not; returns those of all that are named.
     fn gather(
         &mut self,
-        key: u32,
-        until: u64,
+        (key, until): (u32, u64),
         named: &BTreeSet<u64>,
         elements: &BTreeSet<OperationValue>,
+        missing: &mut Vec<u64>,
     ) -> Result<BTreeSet<u64>, String> {
         let (table, model) = (self.table, self.model);
         let rows = table.rows().iter().filter(|row| {
@@ -175,7 +204,8 @@ impl<'a> CoreSearch<'a> {
                 continue;
             }
             if !is_named && !is_observer && kind != CoreKind::Nothing {
-                return Err(format!("the core must name the operation at {}", row.place));
+                missing.push(u64::from(row.place));
+                continue;
             }
             let is_cut = u64::from(row.ret()) > until;
             let ret = if is_cut { NEVER } else { row.ret() };
