@@ -96,7 +96,7 @@ pub(crate) struct CheckArguments {
     /// Write findings to this folder: each anomaly explained in text, each cycle and component as a picture (SVG).
     #[arg(long, value_name = "FOLDER")]
     pub(crate) findings: Option<PathBuf>,
-    /// Write the certificate of the verdict to this file, for `--verify`. For transactions.
+    /// Write the certificate of the verdict to this file, for `--verify`: transactions, linearizability.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["salvage", "accept_undecided"])]
     pub(crate) certificate: Option<PathBuf>,
     /// Do not check, but verify this certificate against the history.
