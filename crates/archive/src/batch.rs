@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_batch_is_named() {
+    fn bytes_that_are_no_batch_are_refused_with_the_reason() {
         let decode =
             |bytes: &[u8]| BatchHeader::decode(BlockKind::BATCH, bytes).map(|found| found.0);
         let mut bytes = [0; 32];

@@ -84,7 +84,7 @@ impl PrefixChecks {
                 Ok(verdict)
             }));
             let checked = checked.unwrap_or_else(|panic| Err(panic_text(&*panic).into()));
-            let _ = sender.send(checked); // nobody waits for a check that was given up
+            let _ = sender.send(checked); // no one receives the result of a check that was given up
         };
         // When the system gives no thread, the violation is found at the end.
         if Builder::new()

@@ -23,7 +23,7 @@ pub enum UnknownName {
         /// The name that was asked for.
         name: String,
     },
-    /// The checker judges by no model.
+    /// The checker takes no model.
     #[error("the checker `{checker}` looks for certain anomalies and takes no model")]
     NoModels {
         /// The checker that was asked for.

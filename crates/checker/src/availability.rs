@@ -20,7 +20,7 @@ pub struct Availability;
 const WINDOWS_MAX: usize = 128;
 /// Length of a window at first, in nanoseconds. It doubles.
 const WINDOW_MIN: i64 = 1 << 20;
-/// Nodes and functions that are told apart.
+/// Nodes and functions that are distinguished.
 const NODES_MAX: usize = 1_000;
 
 /// Completions, and those of them that are `ok`.

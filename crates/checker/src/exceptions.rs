@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UnhandledExceptions;
 
-/// Classes that are told apart; operations of further ones are counted together.
+/// Classes that are distinguished; operations of further ones are counted together.
 const CLASSES_MAX: usize = 256;
 /// Characters of a class, and of an example.
 const CLASS_LENGTH_MAX: usize = 160;

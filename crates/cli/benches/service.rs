@@ -85,7 +85,7 @@ fn with_server<T>(folder: &Path, work: impl FnOnce(SocketAddr) -> T) -> T {
                 key: None,
                 peers: PeerOptions::default(),
             };
-            let ready = |address| ready.send(address).expect("somebody waits");
+            let ready = |address| ready.send(address).expect("the receiver waits");
             let stopped = async {
                 let _ = stopped.await;
             };

@@ -167,7 +167,7 @@ pub(crate) fn hint(error: anyhow::Error) -> anyhow::Error {
 fn chunk_by_chunk(error: OpenError) -> anyhow::Error {
     match error {
         OpenError::TooLarge { .. } => {
-            anyhow::anyhow!("{error}; `seatrial check --checker stats,g1` judges it chunk by chunk")
+            anyhow::anyhow!("{error}; `seatrial check --checker stats,g1` checks it chunk by chunk")
         }
         error => error.into(),
     }

@@ -96,7 +96,7 @@ fn error(words: &[&str], message: &[&str]) {
 }
 
 #[test]
-fn a_real_test_is_valid_and_leaves_a_run_that_can_be_judged_again() {
+fn a_real_test_is_valid_and_its_run_can_be_checked_again() {
     let scratch = Scratch::new("test");
     for workload in ["register", "cas-register", "list-append", "rw-register"] {
         let out = scratch.path(workload);
@@ -230,7 +230,7 @@ fn wrong_words_and_wrong_files_are_clear_errors() {
 }
 
 #[test]
-fn faults_are_told_with_what_is_known_and_what_the_system_can_bear() {
+fn unknown_faults_are_refused_with_the_available_ones() {
     let faults = |words: &str, message: &[&str]| error(&["sim", "kv", "--faults", words], message);
     faults("kill:bridge", &["kill", "bridge", "minority-third"]);
     faults("membership", &["membership", "2 nodes", "found 1"]);

@@ -214,7 +214,7 @@ fn random_history(rng: &mut Rng, length: usize) -> History {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn written_histories_are_read_back() {
     let mut rng = Rng::from_seed(12);
     for number in 0..60 {
         let length = rng.index(200);

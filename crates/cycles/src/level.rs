@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_without_real_time_forbids_all_that_needs_none() {
+    fn levels_without_real_time_keep_all_other_anomalies() {
         for level in Level::all() {
             let left = level.without_real_time();
             assert!(level.implies(left));

@@ -273,7 +273,7 @@ fn a_key_may_be_written_for_ever() {
     }
 }
 
-/// What nobody can see any more is forgotten.
+/// Unreachable versions are freed.
 #[test]
 fn memory_does_not_grow_with_the_history() {
     for isolation in StoreLevel::TRANSACTIONS {
@@ -298,7 +298,7 @@ fn memory_does_not_grow_with_the_history() {
 }
 
 /// Why a history with this change cannot be made.
-fn told(change: fn(&mut Options)) -> String {
+fn error_of(change: fn(&mut Options)) -> String {
     let mut options = options(DatabaseWorkload::ListAppend, 10, 1);
     change(&mut options);
     Database::new(&options).err().unwrap().to_string()
@@ -307,15 +307,15 @@ fn told(change: fn(&mut Options)) -> String {
 #[test]
 fn invalid_options_are_errors() {
     assert_eq!(
-        told(|options| options.concurrency = 0),
+        error_of(|options| options.concurrency = 0),
         "concurrency 0 to 0 must be between 1 and 65535, the lower end first"
     );
     assert_eq!(
-        told(|options| (options.fail, options.info) = (0.8, 0.3)),
+        error_of(|options| (options.fail, options.info) = (0.8, 0.3)),
         "0.8 fail and 0.3 info must be fractions of all operations, together at most 1"
     );
     assert_eq!(
-        told(|options| {
+        error_of(|options| {
             options.anomalies = vec![Anomaly::G2Item];
             options.isolation = Some(StoreLevel::Serializable);
         }),
@@ -324,28 +324,28 @@ fn invalid_options_are_errors() {
          the store is strict except for the anomaly"
     );
     assert_eq!(
-        told(|options| {
+        error_of(|options| {
             options.workload = DatabaseWorkload::Queue;
             options.anomalies = vec![Anomaly::G0];
         }),
         "queue cannot show G0 (available: garbage-read, duplicate-elements, lost-write)"
     );
     assert_eq!(
-        told(|options| {
+        error_of(|options| {
             options.concurrency = 3;
             options.anomalies = vec![Anomaly::GNonadjacent];
         }),
         "G-nonadjacent needs 4 processes, found a concurrency of 3"
     );
     assert_eq!(
-        told(|options| options.isolation = Some(StoreLevel::Linearizable)),
+        error_of(|options| options.isolation = Some(StoreLevel::Linearizable)),
         format!(
             "list-append has no isolation linearizable (available: {})",
             StoreLevel::TRANSACTIONS.map(StoreLevel::name).join(", ")
         )
     );
     #[expect(clippy::reversed_empty_ranges, reason = "that is what is refused")]
-    let reversed = told(|options| options.transaction_length = 3..=2);
+    let reversed = error_of(|options| options.transaction_length = 3..=2);
     assert_eq!(
         reversed,
         "transaction length 3 to 2 must be between 1 and 64, the lower end first"
@@ -355,36 +355,36 @@ fn invalid_options_are_errors() {
 #[test]
 fn inconsistent_transaction_options_are_errors() {
     assert_eq!(
-        told(|options| (options.no_key_twice, options.keys) = (true, 7)),
+        error_of(|options| (options.no_key_twice, options.keys) = (true, 7)),
         "8 micro-operations on distinct keys need as many keys, found 7"
     );
     assert_eq!(
-        told(|options| {
+        error_of(|options| {
             options.timestamps = true;
             options.isolation = Some(StoreLevel::ReadCommitted);
         }),
         "read-committed has no snapshots, so there are no timestamps"
     );
     assert_eq!(
-        told(|options| {
+        error_of(|options| {
             options.workload = DatabaseWorkload::Set;
             options.read_before_write = true;
         }),
         "set has no transactions, so options of transactions do not apply"
     );
     assert_eq!(
-        told(|options| {
+        error_of(|options| {
             options.workload = DatabaseWorkload::Queue;
             options.anomaly_at = Some(0.9);
         }),
         "queue supports anomalies only at a rate"
     );
     assert_eq!(
-        told(|options| options.anomaly_at = Some(1.5)),
+        error_of(|options| options.anomaly_at = Some(1.5)),
         "anomalies must be a fraction of all operations from 0 to 1, found 1.5"
     );
     assert_eq!(
-        told(|options| options.reads = -0.5),
+        error_of(|options| options.reads = -0.5),
         "reads must be a fraction of micro-operations from 0 to 1, found -0.5"
     );
 }

@@ -233,7 +233,7 @@ fn hear(stream: &mut TcpStream) -> u64 {
 }
 
 #[test]
-fn what_was_acknowledged_is_in_the_log_and_comes_back() {
+fn acknowledged_requests_are_in_the_log_and_recovered() {
     let scratch = tempfile::tempdir().unwrap();
     for start in 0..3 {
         let server = begin(scratch.path());
@@ -316,7 +316,7 @@ fn a_bad_client_harms_no_other() {
 }
 
 #[test]
-fn folders_logs_and_ports_that_cannot_be_used_are_told() {
+fn unusable_folders_logs_and_ports_are_refused_with_the_reason() {
     let scratch = tempfile::tempdir().unwrap();
     let server = begin(scratch.path());
     let failed = |options: &ServeOptions| serve(options, boot, |_| {}, async {}).unwrap_err();

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_allowed_leaves_the_transaction_as_it_was() {
+    fn refused_operations_leave_the_transaction_unchanged() {
         let mut transaction = Transaction::new();
         transaction.read(b"a").unwrap();
         let before = transaction.clone();

@@ -29,7 +29,7 @@ fn golden(model: Model, text: &str, expected: &Expect) {
 }
 
 #[test]
-fn a_stale_read_is_told_in_words() {
+fn a_stale_read_is_explained_in_words() {
     golden(
         Model::CasRegister,
         "{:process 0 :type :invoke :f :write :value 1}
@@ -61,7 +61,7 @@ fn a_stale_read_is_told_in_words() {
 }
 
 #[test]
-fn a_value_that_nobody_wrote() {
+fn a_read_of_an_unwritten_value() {
     golden(
         Model::Register,
         "{:process 0 :type :invoke :f :write :value 1}

@@ -203,7 +203,7 @@ mod tests {
     use crate::Rng;
 
     #[test]
-    fn fields_come_in_order_and_what_is_wrong_is_told_with_its_place() {
+    fn fields_come_in_order_and_errors_name_their_position() {
         let bytes = [
             1, 2, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 2, 0, b'h', b'i', 9,
         ];

@@ -235,7 +235,7 @@ fn looked_at<Q: Query<Each<i64>>>(question: &Question<Each<i64>, Q>) -> i64 {
 }
 
 #[test]
-fn a_pass_ends_when_nobody_needs_more() {
+fn a_pass_ends_when_no_query_needs_more() {
     assert_eq!(looked_at(&numbers().count()), 100);
     assert_eq!(looked_at(&numbers().take(7).count()), 7);
     assert_eq!(looked_at(&numbers().take_while(|n| *n < 7).count()), 8);

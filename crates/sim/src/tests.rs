@@ -159,7 +159,7 @@ fn loses_nothing(seed: u64, hasty: bool) -> Result<(), String> {
 }
 
 #[test]
-fn what_was_acknowledged_survives_kills() {
+fn acknowledged_appends_survive_kills() {
     let found = explore(0..300, |seed| loses_nothing(seed, false));
     assert_eq!((found.tried, found.failure), (300, None));
 }
@@ -209,7 +209,7 @@ fn a_cut_stops_one_direction_until_it_is_healed() {
 }
 
 #[test]
-fn a_cut_and_a_reset_stop_what_is_under_way() {
+fn a_cut_and_a_reset_stop_messages_in_flight() {
     for fault in [
         Fault::Cut(Link::both(A, B).into()),
         Fault::Reset(Link::both(A, B).into()),
@@ -323,7 +323,7 @@ fn a_skewed_clock_rings_early() {
 }
 
 #[test]
-fn a_crash_keeps_synced_bytes_and_at_most_what_was_appended() {
+fn a_crash_keeps_synced_bytes_and_at_most_the_appended_ones() {
     let mut torn = 0;
     for seed in 0..200 {
         let mut options = WorldOptions::default();

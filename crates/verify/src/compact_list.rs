@@ -169,7 +169,7 @@ mod tests {
     use seatrial_machine::Rng;
 
     #[test]
-    fn a_list_is_what_was_put_into_it_near_or_far() {
+    fn a_list_has_its_elements_near_or_far() {
         let mut far = 0;
         for seed in 0..2_000 {
             let mut rng = Rng::from_seed(seed);

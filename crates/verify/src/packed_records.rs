@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_is_unpacked() {
+    fn packed_integers_are_unpacked() {
         for seed in 0..300 {
             let mut rng = Rng::from_seed(seed);
             let is_numbered = rng.chance(0.5);

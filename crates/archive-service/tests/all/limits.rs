@@ -174,7 +174,7 @@ fn data(sent: &[(NodeId, Vec<u8>)], client: NodeId) -> u64 {
 }
 
 #[test]
-fn sessions_that_take_nothing_cost_what_is_stated_and_stop_nobody() {
+fn sessions_that_read_nothing_stay_within_their_bound_and_block_no_other() {
     let mut server = Server::new(limits());
     let (mut sent, mut thieves) = (0, Vec::new());
     for number in 0..250 {
@@ -248,7 +248,7 @@ fn who_takes_nothing_makes_room_for_others_when_all_sessions_are_taken() {
 }
 
 #[test]
-fn a_session_goes_on_over_a_new_connection_that_names_it() {
+fn a_session_continues_over_a_new_connection() {
     let mut server = Server::new(limits());
     let mut client = server.hello(1).unwrap();
     let token = 2;

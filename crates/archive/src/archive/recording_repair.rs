@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_anywhere_leaves_what_is_before_it() {
+    fn a_flipped_bit_anywhere_leaves_the_blocks_before_it() {
         for is_stopped in [true, false] {
             let tape = SampleRecording {
                 is_stopped,

@@ -57,7 +57,7 @@ fn contents(storage: &MemoryStorage, id: RecordingId) -> Vec<(Position, Vec<u8>)
 }
 
 #[test]
-fn a_recording_is_found_again_with_its_end_and_goes_on_from_there() {
+fn a_recording_is_found_again_with_its_end_and_extended() {
     let storage = MemoryStorage::new();
     let (mut archive, recovered) = open(&storage);
     assert!(recovered.is_clean());
@@ -257,7 +257,7 @@ fn positions_inside_messages_and_headers_are_refused_with_their_neighbours() {
 }
 
 #[test]
-fn what_is_not_possible_is_refused_by_name() {
+fn impossible_requests_are_refused_by_name() {
     let storage = MemoryStorage::new();
     let (mut archive, _) = open(&storage);
     let there = Archive::open(Arc::new(storage.clone()), Path::new(FOLDER), 1);
@@ -443,7 +443,7 @@ fn recordings_are_listed_by_label_time_and_position() {
 }
 
 #[test]
-fn orphans_are_told_and_removed_and_their_numbers_are_not_given_out() {
+fn orphans_are_reported_and_removed_and_their_numbers_are_not_reused() {
     let storage = MemoryStorage::new();
     let (mut archive, _) = open(&storage);
     archive.start(&options(1_024), 1).unwrap().stop(2).unwrap();

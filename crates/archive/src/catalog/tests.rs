@@ -210,7 +210,7 @@ fn events_add_up_as_the_rules_say_and_the_fewest_of_them_to_the_same() {
 }
 
 #[test]
-fn mutated_catalogs_never_panic_and_never_hold_what_was_not_written() {
+fn mutated_catalogs_never_panic_and_never_yield_unwritten_entries() {
     let mut clean = 0;
     for seed in 0..3_000 {
         let mut rng = Rng::from_seed(seed);

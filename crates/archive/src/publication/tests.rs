@@ -269,7 +269,7 @@ fn schedule(seed: u64) {
 }
 
 #[test]
-fn every_schedule_records_what_was_taken_once_and_in_order() {
+fn every_schedule_records_accepted_messages_once_and_in_order() {
     for seed in 0..2_000 {
         let outcome = std::panic::catch_unwind(|| schedule(seed));
         assert!(outcome.is_ok(), "seed {seed}");
@@ -430,7 +430,7 @@ fn blocks_are_the_bound_of_what_waits() {
 
 /// What is left in a block goes out when it stops growing, or after the time that is named.
 #[test]
-fn an_idle_recorder_fetches_what_was_left() {
+fn an_idle_recorder_fetches_the_remaining_messages() {
     let options = RecorderOptions {
         linger_nanoseconds: 1_000,
         ..RecorderOptions::default()
@@ -488,7 +488,7 @@ fn a_failed_write_reaches_every_publisher_of_that_recording_alone() {
     }
     assert_eq!((first.written(), second.written()), (1, 0));
     assert_eq!(locked(&failing).messages.len(), 1);
-    // Whoever comes later is told too.
+    // Later publishers get the error too.
     let mut late = failing_intake.publication().unwrap();
     recorder.poll(11);
     assert!(matches!(late.offer(b""), Err(OfferError::Failed(_))));
@@ -608,7 +608,7 @@ fn a_recorder_sleeps_through_a_burst_and_wakes_at_its_end() {
 }
 
 #[test]
-fn whoever_waits_is_told_when_the_recorder_dies() {
+fn waiting_publishers_get_an_error_when_the_recorder_dies() {
     let recorder = Recorder::new(RecorderOptions::default());
     let (_, mut sink) = tape();
     sink.panics_after = Some(0);
@@ -631,7 +631,7 @@ fn whoever_waits_is_told_when_the_recorder_dies() {
 }
 
 #[test]
-fn it_ends_when_nobody_is_left_and_syncs_what_there_is() {
+fn it_ends_without_publishers_after_a_last_sync() {
     for stop in [false, true] {
         let recorder = Recorder::new(RecorderOptions::default());
         let handle = recorder.handle();

@@ -56,7 +56,7 @@ fn a_sound_recording_is_counted() {
 }
 
 #[test]
-fn every_flipped_bit_is_told_and_the_rest_is_counted() {
+fn every_flipped_bit_is_reported_and_the_rest_is_counted() {
     for is_stopped in [false, true] {
         check_flips(&SampleRecording {
             is_stopped,
@@ -101,7 +101,7 @@ fn check_flips(tape: &SampleRecording) {
 }
 
 #[test]
-fn every_shorter_file_is_told() {
+fn every_shorter_file_is_reported() {
     for is_stopped in [false, true] {
         check_lengths(&SampleRecording {
             is_stopped,
@@ -130,7 +130,7 @@ fn check_lengths(tape: &SampleRecording) {
 }
 
 #[test]
-fn several_damages_are_all_told() {
+fn several_damages_are_all_reported() {
     for seed in 0..200 {
         let mut rng = Rng::from_seed(seed);
         let mut tape = SampleRecording::default();
@@ -173,7 +173,7 @@ fn several_damages_are_all_told() {
 }
 
 #[test]
-fn a_missing_file_and_arbitrary_bytes_are_told() {
+fn a_missing_file_and_arbitrary_bytes_are_reported() {
     let tape = small();
     let mut tree = tape.tree();
     tree.remove(Path::new(FOLDER).join(name(tape.segments[1].0).file()));

@@ -48,7 +48,7 @@ fn lacks_newest_event(run: &FaultRun<'_, Found>) -> bool {
 }
 
 #[test]
-fn what_is_read_is_right_or_an_error() {
+fn reads_are_right_or_an_error() {
     for lends in [false, true] {
         let faults = SingleFaults::new(settled()).block_length(512);
         let faults = if lends { faults.lending() } else { faults };
@@ -67,7 +67,7 @@ fn what_is_read_is_right_or_an_error() {
 
 /// Rot in the middle or at the end of a recording: a verification by two threads reports it, or it does no harm.
 #[test]
-fn what_is_verified_is_whole_or_told() {
+fn verified_files_are_whole_or_reported() {
     let tree = settled();
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::from_files(&tree));
     let ids: Vec<RecordingId> = read(&storage).unwrap().into_keys().collect();
@@ -99,7 +99,7 @@ fn what_is_verified_is_whole_or_told() {
 
 /// Opens the archive of a killed process with a fault, and then without.
 #[test]
-fn what_is_recovered_is_right_or_an_error_and_stays() {
+fn recovery_is_right_or_an_error_and_stays() {
     for durability in [Durability::None, Durability::Batch] {
         let (tree, model) = lived(durability);
         let report = SingleFaults::new(tree).block_length(512).run(
@@ -146,7 +146,7 @@ fn is_beginning(model: &Model, found: &Found) -> Result<(), String> {
 
 /// A whole life with a fault: it ends where a call fails, and messages durable by then are there when it is opened again.
 #[test]
-fn what_was_durable_survives_a_failed_call() {
+fn durable_data_survives_a_failed_call() {
     for durability in [Durability::None, Durability::Batch] {
         let promised = std::cell::RefCell::new(Model::new());
         let report = SingleFaults::new(FileTree::default())

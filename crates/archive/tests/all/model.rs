@@ -138,7 +138,9 @@ pub(crate) fn compare(
         }
         let all = expected.messages.get(found.first as usize..end);
         if all != Some(&found.messages[..]) {
-            return Err(format!("recording {id} has messages that nobody appended"));
+            return Err(format!(
+                "recording {id} has messages that were never appended"
+            ));
         }
     }
     Ok(())

@@ -18,7 +18,7 @@ fn blocks(first: u64, count: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_appended_is_read_back_and_continued() {
+fn appended_blocks_are_read_back_and_continued() {
     let folder = tempfile::tempdir().unwrap();
     let mut log = LogFile::create(&folder.path().join("log")).unwrap();
     log.append(&blocks(0, 3)).unwrap();

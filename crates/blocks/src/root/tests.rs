@@ -140,7 +140,7 @@ fn damage_between_roots_hides_none_from_the_walk() {
 }
 
 #[test]
-fn generations_go_on_after_opening() {
+fn generations_continue_after_opening() {
     let mut file = File::with_roots(3);
     file.slots = newest(&file.bytes, PURPOSE).unwrap().unwrap().slots;
     let slot = file.root();

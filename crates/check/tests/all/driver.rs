@@ -127,7 +127,7 @@ impl Watch for After {
 }
 
 #[test]
-fn a_watch_stops_a_check_with_what_is_known() {
+fn a_watch_stops_a_check_with_a_partial_answer() {
     // After the first chunk: counts are known, and that is all.
     let checkers = vec![
         by_name("cas-register", None).unwrap(),

@@ -79,7 +79,7 @@ fn started(checker: &dyn Checker) -> Box<dyn OnlineChecker> {
 }
 
 #[test]
-fn transactions_are_judged_as_afterwards() {
+fn online_verdicts_on_transactions_are_the_final_ones() {
     let (mut invalid, mut valid, mut early, mut reopened, mut cut) = (0, 0, 0, 0, 0);
     for seed in 0..histories(500) {
         let mut rng = Rng::from_seed(seed ^ 0x0e11);
@@ -126,7 +126,7 @@ fn transactions_are_judged_as_afterwards() {
 }
 
 #[test]
-fn what_is_definite_stays_when_everything_is_known() {
+fn definite_violations_of_prefixes_stay_in_the_final_verdict() {
     // For every prefix of a history: the definite violations are in the verdict on the whole history.
     let levels: Vec<_> = Level::all().collect();
     let mut definite = 0;
@@ -175,7 +175,7 @@ fn what_is_definite_stays_when_everything_is_known() {
 }
 
 #[test]
-fn a_read_of_a_failed_append_is_told_once_no_retry_explains_it() {
+fn a_read_of_a_failed_append_is_definite_once_no_retry_explains_it() {
     use Level::{Serializable, StrictSerializable};
     let txn =
         |process, mop: Mop| Op::invoke(Process::Client(process), "txn", Value::Txn([mop].into()));
@@ -359,7 +359,7 @@ fn kernel(verdict: &Verdict) -> String {
 }
 
 #[test]
-fn registers_are_judged_as_afterwards() {
+fn online_verdicts_on_registers_are_the_final_ones() {
     let models = [Model::Register, Model::CasRegister, Model::Mutex];
     let (mut invalid, mut valid, mut early) = (0, 0, 0);
     // The last one hides a write after one of unknown outcome that keeps the value.

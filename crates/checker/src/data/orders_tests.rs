@@ -152,7 +152,7 @@ fn reads_that_make_no_sense_are_no_forks() {
 }
 
 #[test]
-fn a_wide_group_is_told_by_neighbours() {
+fn a_wide_group_is_reported_by_neighbouring_pairs() {
     // 2,000 reads of 12 keys, a chain but for one.
     let mut ops = Vec::new();
     for number in 0..2_000 {
@@ -299,13 +299,13 @@ fn timestamps_have_any_length_and_failures_may_come_back() {
     let verdict = Monotonic::default().check(&history);
     let found = [("revived", 1), ("timestamp-disorder", 1)];
     assert_eq!(verdict.anomalies, Counts::from(found));
-    let told: Vec<_> = verdict
+    let shown: Vec<_> = verdict
         .findings
         .iter()
         .map(|one| one.summary.as_str())
         .collect();
     assert_eq!(
-        told,
+        shown,
         [
             "The addition of 3 failed (op 1), but the last read (op 5) has it.",
             "Op 5 read 3 (at 99999999999999999999999999999) before 4 (at 99)."

@@ -131,7 +131,7 @@ pub(super) fn compare(
         let checker = by_name(name);
         let verdict = checker.check(&history);
         let (expected, is_known) = twin(&history);
-        let told = || {
+        let printed = || {
             let lines: Vec<String> = history.iter().map(Op::to_string).collect();
             lines.join("\n")
         };
@@ -139,7 +139,7 @@ pub(super) fn compare(
             verdict.anomalies,
             expected,
             "{name} seed {seed}\n{}",
-            told()
+            printed()
         );
         match (&verdict.valid, expected.is_empty()) {
             (Validity::Invalid, false) => invalid += 1,
@@ -148,14 +148,14 @@ pub(super) fn compare(
                 no_beginning_is_invalid(&*checker, &history, seed);
             }
             (Validity::Unknown(_), true) if !is_known => unknown += 1,
-            (answer, _) => panic!("{name} seed {seed}: {answer:?} {is_known}\n{}", told()),
+            (answer, _) => panic!("{name} seed {seed}: {answer:?} {is_known}\n{}", printed()),
         }
         for finding in &verdict.findings {
             let known = |index: &u64| history.get(*index).is_some();
             assert!(finding.operations.iter().all(known), "{finding:?}");
         }
         if seed % 10 == 0 {
-            keys_are_judged_by_themselves(&*checker, &history, seed);
+            keys_are_checked_independently(&*checker, &history, seed);
         }
     }
     assert!(
@@ -165,7 +165,7 @@ pub(super) fn compare(
 }
 
 /// Operations spread over two keys: the anomalies are those of both histories.
-fn keys_are_judged_by_themselves(checker: &dyn Checker, history: &History, seed: u64) {
+fn keys_are_checked_independently(checker: &dyn Checker, history: &History, seed: u64) {
     let key_of = |op: &Op| match op.process {
         Process::Client(number) => (number % 2) as i64,
         Process::Named(_) => 0,
@@ -456,7 +456,7 @@ fn what_goes_into_a_queue_comes_out() {
 #[test]
 fn what_a_crashed_dequeue_may_have_taken_is_not_lost() {
     let client = |number, f: &'static str, value| Op::invoke(Process::Client(number), f, value);
-    let judge = |crashed: Vec<(&'static str, Value)>| {
+    let verdict_of = |crashed: Vec<(&'static str, Value)>| {
         let mut ops = Vec::new();
         for element in 1..=3 {
             let enqueue = client(0, "enqueue", Value::Int(element));
@@ -476,14 +476,14 @@ fn what_a_crashed_dequeue_may_have_taken_is_not_lost() {
         ]);
         TotalQueue.check(&History::from_unindexed(ops))
     };
-    let named = judge(vec![
+    let named = verdict_of(vec![
         ("dequeue", Value::Int(1)),
         ("drain", Value::integers(&[2])),
     ]);
     assert_eq!(named.valid, Validity::Valid);
-    let half = judge(vec![("dequeue", Value::Int(1)), ("dequeue", Value::Nil)]);
+    let half = verdict_of(vec![("dequeue", Value::Int(1)), ("dequeue", Value::Nil)]);
     assert_eq!(half.anomalies["lost"], 1);
-    let silent = judge(vec![("dequeue", Value::Int(1)), ("drain", Value::Nil)]);
+    let silent = verdict_of(vec![("dequeue", Value::Int(1)), ("drain", Value::Nil)]);
     assert!(matches!(silent.valid, Validity::Unknown(_)));
 }
 
@@ -613,8 +613,8 @@ fn banks_keep_their_total() {
         for anomaly in reads.iter().filter_map(wrong) {
             *expected.entry(anomaly).or_default() += 1;
         }
-        let told = Bank::new().accounts(0..3).total(10).check(&history);
-        assert_eq!(told.anomalies, expected, "seed {seed}");
+        let verdict = Bank::new().accounts(0..3).total(10).check(&history);
+        assert_eq!(verdict.anomalies, expected, "seed {seed}");
         found[usize::from(!expected.is_empty())] += 1;
         // Most reads tell accounts and total.
         let sound = reads.iter().filter(|read| wrong(read).is_none()).count();
@@ -667,17 +667,17 @@ fn findings_say_it_in_words() {
     push(0, "read", Value::Nil, Value::integers(&[1, 2]));
     push(0, "read", Value::Nil, Value::integers(&[2, 2]));
     let history = History::from_unindexed(ops);
-    let told = |name| {
+    let text_of = |name| {
         let verdict = by_name(name).check(&history);
         let summaries = verdict.findings.into_iter().map(|finding| finding.summary);
         summaries.collect::<Vec<_>>()
     };
     assert_eq!(
-        told("set"),
+        text_of("set"),
         ["The addition of 1 (op 0) succeeded (op 1), but the last read (op 9) does not have it."]
     );
     assert_eq!(
-        told("set-full"),
+        text_of("set-full"),
         [
             "Op 9 read 2 2 times.",
             "1 was there as of op 1, was last seen by the read that began with op 6, and is missing from the read that \
@@ -692,7 +692,7 @@ fn findings_say_it_in_words() {
 
 #[test]
 fn a_queue_that_was_not_drained_lost_nothing_yet() {
-    let judge = |last: &[(&'static str, OpType, Value, Option<&'static str>)]| {
+    let validity_of = |last: &[(&'static str, OpType, Value, Option<&'static str>)]| {
         let enqueue = Op::invoke(Process::Client(0), "enqueue", Value::Int(1));
         let mut ops = vec![enqueue.clone(), enqueue.complete(OpType::Ok, Value::Int(1))];
         for (number, (f, kind, value, error)) in (1..).zip(last) {
@@ -709,21 +709,21 @@ fn a_queue_that_was_not_drained_lost_nothing_yet() {
     let is_unknown = |valid: Validity| matches!(valid, Validity::Unknown(_));
     let drain = ("drain", OpType::Ok, Value::integers(&[]), None);
     let empty = ("dequeue", OpType::Fail, Value::Nil, Some("empty"));
-    assert_eq!(judge(std::slice::from_ref(&drain)), Validity::Invalid);
-    assert_eq!(judge(&[empty]), Validity::Invalid);
+    assert_eq!(validity_of(std::slice::from_ref(&drain)), Validity::Invalid);
+    assert_eq!(validity_of(&[empty]), Validity::Invalid);
     assert_eq!(
-        judge(&[("dequeue", OpType::Ok, Value::Nil, None)]),
+        validity_of(&[("dequeue", OpType::Ok, Value::Nil, None)]),
         Validity::Invalid
     );
-    assert!(is_unknown(judge(&[])));
+    assert!(is_unknown(validity_of(&[])));
     let refused = (
         "dequeue",
         OpType::Fail,
         Value::Nil,
         Some("connection refused"),
     );
-    assert!(is_unknown(judge(&[refused])));
+    assert!(is_unknown(validity_of(&[refused])));
     // It may have it.
     let open = ("dequeue", OpType::Invoke, Value::Nil, None);
-    assert!(is_unknown(judge(&[drain, open])));
+    assert!(is_unknown(validity_of(&[drain, open])));
 }

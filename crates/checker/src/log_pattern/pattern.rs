@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_is_refused_with_its_place() {
+    fn malformed_expressions_are_refused_with_their_position() {
         for (pattern, at) in [
             ("(", 2),
             (")", 1),

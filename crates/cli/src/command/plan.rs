@@ -50,7 +50,7 @@ fn check(arguments: &PlanCheckArguments, suites: &Suites) -> Result<Exit> {
     let vocabulary = suite.map_or(ANYTHING, vocabulary);
     let file = PlanFile::open(&arguments.file, &vocabulary)?;
     let plan = &file.plan;
-    let judges = match (file.checker_names(), file.workload()) {
+    let checkers = match (file.checker_names(), file.workload()) {
         (None, None) => "none: test.checkers is missing".to_owned(),
         (names, workload) => {
             file.checkers(suite, None)?;
@@ -71,7 +71,7 @@ fn check(arguments: &PlanCheckArguments, suites: &Suites) -> Result<Exit> {
     if !options.is_empty() {
         say!(" test: {}", options.join(", "));
     }
-    say!(" checkers: {judges}");
+    say!(" checkers: {checkers}");
     for advice in file.advice() {
         say!(" note: {advice}");
     }

@@ -170,7 +170,7 @@ fn pass_on(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
 }
 
 #[test]
-fn what_is_recorded_is_replayed_in_every_form() {
+fn recordings_are_replayed_in_every_form() {
     let scratch = Scratch::new("archive-forms");
     let folder = scratch.path("a");
     let input = b"first\n\nthird \xff\x00 bytes\r\nlast without end";
@@ -226,7 +226,7 @@ fn what_is_recorded_is_replayed_in_every_form() {
 }
 
 #[test]
-fn a_replay_begins_and_ends_where_it_is_told() {
+fn a_replay_begins_and_ends_at_the_given_positions() {
     let scratch = Scratch::new("archive-range");
     let folder = scratch.path("a");
     let before = "2020-01-01";
@@ -279,7 +279,7 @@ fn a_replay_begins_and_ends_where_it_is_told() {
 }
 
 #[test]
-fn a_recording_is_extended_and_its_numbers_go_on() {
+fn a_recording_is_extended_and_its_numbers_continue() {
     let scratch = Scratch::new("archive-extend");
     let folder = scratch.path("a");
     feed(0, &["record", &folder, "--label", "log"], &lines(0, 100));
@@ -298,7 +298,7 @@ fn a_recording_is_extended_and_its_numbers_go_on() {
 }
 
 #[test]
-fn a_follower_sees_what_is_recorded_meanwhile_without_a_gap() {
+fn a_follower_sees_new_messages_without_a_gap() {
     let scratch = Scratch::new("archive-follow");
     let folder = scratch.path("a");
     let mut writer = Running::start(&[
@@ -373,7 +373,7 @@ fn ctrl_c_ends_a_recording_in_good_order() {
 }
 
 #[test]
-fn wrong_input_is_told() {
+fn wrong_input_is_refused_with_the_reason() {
     let scratch = Scratch::new("archive-wrong");
     let (folder, missing) = (scratch.path("a"), scratch.path("missing"));
     feed(0, &["record", &folder, "--label", "x"], b"1\n");

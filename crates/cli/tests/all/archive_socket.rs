@@ -234,7 +234,7 @@ fn blocks(folder: &Path) -> Vec<(u64, Vec<u8>)> {
 }
 
 #[test]
-fn a_copy_goes_on_where_it_ended_and_has_the_same_blocks() {
+fn a_copy_resumes_where_it_ended_and_has_the_same_blocks() {
     let scratch = Scratch::new("archive-socket-copy");
     let (folder, copies) = (
         scratch.folder().join("archive"),
@@ -272,7 +272,7 @@ fn push(folder: &Path, address: SocketAddr) -> u64 {
 }
 
 #[test]
-fn a_pushed_copy_goes_on_where_it_ended_and_has_the_same_blocks() {
+fn a_pushed_copy_resumes_where_it_ended_and_has_the_same_blocks() {
     let scratch = Scratch::new("archive-socket-push");
     let (folder, copies) = (
         scratch.folder().join("archive"),
@@ -346,7 +346,7 @@ fn a_cursor_follows_what_other_processes_record() {
 }
 
 #[test]
-fn record_and_replay_rates_are_told() {
+fn record_and_replay_rates_are_reported() {
     let scratch = Scratch::new("archive-socket-rate");
     let folder = scratch.folder().join("archive");
     let server = Server::start(&folder, "127.0.0.1:0".parse().unwrap());

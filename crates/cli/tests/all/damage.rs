@@ -207,7 +207,7 @@ fn only_a_repair_cuts_and_it_keeps_what_it_cuts() {
 }
 
 #[test]
-fn what_is_left_of_a_damaged_file_becomes_a_file_of_its_own() {
+fn the_rest_of_a_damaged_file_is_salvaged_into_a_new_file() {
     let scratch = Scratch::new("damage-copy");
     let (file, copy) = (scratch.path("hurt.sea"), scratch.path("left.sea"));
     let bytes = invalid(&file, true);

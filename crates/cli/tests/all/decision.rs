@@ -14,7 +14,7 @@ const SKEW: &str = r"{:process 0 :type :invoke :f :txn :value [[:r 1 nil] [:w 2 
 ";
 
 #[test]
-fn write_skew_is_told_and_proven() {
+fn write_skew_is_reported_and_proven() {
     let scratch = Scratch::new("decision-skew");
     let (edn, proof) = (scratch.path("skew.edn"), scratch.path("proof.json"));
     std::fs::write(&edn, SKEW).unwrap();

@@ -24,7 +24,7 @@ fn names(folder: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_was_found_is_told_and_drawn() {
+fn findings_are_reported_and_drawn() {
     let scratch = Scratch::new("findings");
     let (sea, edn) = (scratch.path("a.sea"), scratch.path("a.edn"));
     let generate = [

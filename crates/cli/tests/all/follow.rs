@@ -131,7 +131,7 @@ impl Writer {
 }
 
 #[test]
-fn a_violation_is_told_while_the_test_goes_on() {
+fn a_violation_is_reported_while_the_test_is_running() {
     let scratch = Scratch::new("follow");
     let sea = scratch.path("a.sea");
     let mut follower = Follower::begin(&["--json", "--verbose", &sea]);
@@ -238,7 +238,7 @@ fn a_long_search_in_the_end_is_interrupted() {
 }
 
 #[test]
-fn what_was_told_stands_when_the_search_in_the_end_is_interrupted() {
+fn reported_violations_stand_when_the_final_search_is_interrupted() {
     let scratch = Scratch::new("follow-definite");
     let sea = scratch.path("definite.sea");
     let mut writer = Writer::create(&sea, "register");

@@ -52,7 +52,7 @@ fn the_checker_is_named_and_why() {
 }
 
 #[test]
-fn each_of_several_files_is_checked_and_a_bad_one_is_told() {
+fn each_of_several_files_is_checked_and_a_bad_one_is_reported() {
     let scratch = Scratch::new("several");
     let (good, bad) = (scratch.path("good.edn"), scratch.path("bad.edn"));
     fs::write(&good, APPEND).unwrap();

@@ -87,7 +87,7 @@ fn settled(
 }
 
 #[test]
-fn open_levels_are_those_that_nothing_decides() {
+fn open_levels_are_the_undecided_ones() {
     for workload in [DatabaseWorkload::ListAppend, DatabaseWorkload::RwRegister] {
         for isolation in StoreLevel::TRANSACTIONS {
             let level = level(isolation);

@@ -91,7 +91,7 @@ fn nothing_is_overwritten_and_nothing_half_is_left() {
 }
 
 #[test]
-fn wrong_words_are_told() {
+fn unknown_formats_are_refused_with_the_available_ones() {
     let scratch = Scratch::new("interchange-words");
     let lines = scratch.path("a.jsonl");
     fs::write(&lines, LINES).unwrap();
@@ -300,7 +300,7 @@ fn a_history_is_worth_the_same_in_every_format() {
 }
 
 #[test]
-fn histories_of_other_checkers_are_told_by_how_they_begin() {
+fn formats_of_other_checkers_are_recognized_by_their_first_bytes() {
     let scratch = Scratch::new("interchange-registers");
     let plume = scratch.path("a.txt");
     fs::write(&plume, STALE).unwrap();

@@ -127,7 +127,7 @@ fn count(history: &str, kind: OpType) -> usize {
 }
 
 #[test]
-fn ctrl_c_ends_a_test_early_and_judges_what_there_is() {
+fn ctrl_c_ends_a_test_early_and_checks_its_history() {
     let scratch = Scratch::new("interrupt");
     let out = scratch.path("run");
     let words = ["--time", "600", "--interval", "0.3", "--timeout", "1"];
@@ -319,7 +319,7 @@ fn a_test_without_threads_is_an_error_and_no_panic() {
 }
 
 #[test]
-fn ctrl_c_while_it_is_judged_keeps_the_history() {
+fn ctrl_c_during_the_check_keeps_the_history() {
     let scratch = Scratch::new("interrupt-judging");
     let out = scratch.path("run");
     let words = ["--time", "600", "--faults", "none", "--timeout", "1"];
@@ -351,7 +351,7 @@ fn ctrl_c_while_it_is_judged_keeps_the_history() {
 }
 
 #[test]
-fn ctrl_c_twice_waits_for_nobody() {
+fn ctrl_c_twice_abandons_open_operations() {
     let scratch = Scratch::new("interrupt-twice");
     let words = ["--time", "600", "--faults", "none", "--timeout", "600"];
     let mut test = Test::begin(&scratch.path("run"), &words);
@@ -382,7 +382,7 @@ fn a_system_that_never_answers_ends_the_test_in_time() {
 }
 
 #[test]
-fn a_bench_that_is_killed_leaves_no_process_and_a_history_that_can_be_judged() {
+fn a_killed_bench_leaves_no_process_and_a_history_that_can_be_checked() {
     let scratch = Scratch::new("killed");
     let mut test = Test::begin(&scratch.path("run"), &["--time", "600", "--faults", "none"]);
     test.signal(Signal::KILL);

@@ -8,7 +8,7 @@ use std::fs;
 const BACKWARDS: &str = "w(1,1,0,0)\nw(2,1,0,0)\nw(1,2,0,1)\nw(2,2,0,1)\nr(2,2,1,2)\nr(1,1,1,2)\n";
 
 #[test]
-fn a_file_of_transactions_is_judged_by_what_was_asked_for() {
+fn a_file_of_transactions_is_checked_by_the_requested_checker() {
     let scratch = Scratch::new("isolation");
     let file = scratch.path("a.txt");
     fs::write(&file, BACKWARDS).unwrap();
@@ -45,7 +45,7 @@ fn a_file_of_transactions_is_judged_by_what_was_asked_for() {
     assert_eq!(of_operations["anomalies"], of_columns["anomalies"]);
     let operations = |document: &Json| document["findings"][0]["operations"].clone();
     assert_eq!(operations(&of_operations), operations(&of_columns));
-    // What nobody can tell is said.
+    // Undecided questions are named.
     let strict = check(1, "strict-serializable");
     assert_eq!(strict["valid"], false);
     let arguments = ["check", &file, "--checker", "isolation", "--model", "fast"];

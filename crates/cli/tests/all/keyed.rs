@@ -155,7 +155,7 @@ fn each_key_is_checked_alone() {
 }
 
 #[test]
-fn lists_are_no_keys_unless_all_are_or_somebody_says_so() {
+fn lists_are_keys_only_if_all_are_or_on_request() {
     let scratch = Scratch::new("not-keyed");
     // Elements that are pairs, in a set without keys: its reads are invoked without a value.
     let plain = "{:process 0 :type :invoke :f :add :value [1 nil]}\n\

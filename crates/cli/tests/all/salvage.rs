@@ -81,7 +81,7 @@ fn damage(path: &str, chunk: u64) {
 }
 
 #[test]
-fn a_damaged_file_is_refused_and_what_is_left_is_judged_with_care() {
+fn a_damaged_file_is_refused_and_its_salvaged_rest_checked_with_limits() {
     let scratch = Scratch::new("salvage");
     let file = scratch.path("hurt.sea");
     write(&file, &ops(50, None)).seal().unwrap();
@@ -125,7 +125,7 @@ fn a_damaged_file_is_refused_and_what_is_left_is_judged_with_care() {
 }
 
 #[test]
-fn an_anomaly_among_what_is_left_is_certain() {
+fn an_anomaly_among_salvaged_operations_is_certain() {
     let scratch = Scratch::new("salvage-certain");
     let file = scratch.path("hurt.sea");
     write(&file, &ops(50, Some(2))).seal().unwrap();
@@ -154,7 +154,7 @@ fn an_anomaly_among_what_is_left_is_certain() {
 }
 
 #[test]
-fn a_live_run_is_judged_by_what_is_there() {
+fn a_live_run_is_checked_as_far_as_it_is_written() {
     let scratch = Scratch::new("live");
     let file = scratch.path("live.sea");
     let ops = ops(40, None);

@@ -108,7 +108,7 @@ fn thief(address: SocketAddr, recording: u64, replays: u64) -> io::Result<TcpStr
     Ok(stream)
 }
 
-/// One client that records, lists and replays until it is told to stop.
+/// One client that records, lists and replays until it is stopped.
 fn work(address: SocketAddr, big: u64, is_on: &AtomicBool) -> Latencies {
     let mut latencies = Latencies::default();
     let mut remote = remote(address).unwrap();
@@ -189,7 +189,7 @@ fn attack(address: SocketAddr, big: u64) {
 }
 
 #[test]
-fn an_archive_under_attack_holds_what_is_stated_and_serves_others() {
+fn an_archive_under_attack_stays_within_its_bounds_and_serves_others() {
     if !has_sockets(4_096) {
         return;
     }

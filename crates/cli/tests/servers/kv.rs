@@ -156,7 +156,7 @@ fn attack(address: SocketAddr) {
 }
 
 #[test]
-fn a_store_under_attack_holds_what_is_stated_and_serves_others() {
+fn a_store_under_attack_stays_within_its_bounds_and_serves_others() {
     if !has_sockets(4_096) {
         return;
     }

@@ -41,7 +41,7 @@ fn a_server_whose_disk_fails_logs_an_error() {
 }
 
 #[test]
-fn the_level_decides_what_is_logged() {
+fn the_level_filters_log_lines() {
     let scratch = Scratch::new("log-level");
     let folder = scratch.path("archive");
     let words = ["archive", "serve", &folder, "--listen", "127.0.0.1:0"];

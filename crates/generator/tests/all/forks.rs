@@ -47,7 +47,7 @@ fn clients(seed: u64, nemesis: bool) -> Option<Vec<String>> {
         Simulation::new(interpreter, client).stop_at(Time::from_nanoseconds(STOP as u64));
     let mut lines = Vec::new();
     simulation.run_with(|op| {
-        // A test that has ended without its nemesis is told to stop while it drains, and gives up.
+        // A test that has ended without its nemesis gets a stop request while it drains, and gives up.
         if op.process.is_client() && op.time < STOP {
             let kind = op.kind.name();
             lines.push(format!(

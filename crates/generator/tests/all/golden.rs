@@ -257,7 +257,7 @@ fn stagger_has_its_mean() {
 }
 
 #[test]
-fn a_stagger_makes_up_for_what_is_late() {
+fn a_stagger_catches_up_after_delays() {
     // One thread that is busy for 10 ns at a time: two in five operations are due before it is free. Counted from the last
     // one they would be 14 ns apart.
     let generator = numbers("a").stagger(rng("stagger"), ns(12)).limit(4_000);
@@ -416,7 +416,7 @@ fn mix_lets_another_go_when_one_must_wait() {
 }
 
 #[test]
-fn any_takes_what_is_due_soonest() {
+fn any_takes_the_operation_that_is_due_first() {
     let on = |f, thread| {
         op(f)
             .repeat()

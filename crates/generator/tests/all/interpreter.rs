@@ -137,7 +137,7 @@ fn a_crashed_process_gets_a_new_number() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_ignored() {
+fn completions_without_an_open_operation_are_ignored() {
     let mut bench = Bench::new(reads(), &options(2));
     assert_eq!(bench.complete(0, 0, OpType::Ok), [""; 0]);
     bench.wake();
@@ -245,7 +245,7 @@ fn time_outs_free_the_thread_and_late_answers_are_ignored() {
 }
 
 #[test]
-fn stop_waits_for_what_is_open_and_begins_nothing() {
+fn stop_waits_for_open_operations_and_begins_none() {
     let mut bench = Bench::new(reads(), &options(2));
     bench.wake();
     assert_eq!(bench.at(5).stop(), [""; 0]);

@@ -664,7 +664,7 @@ fn random_trees_answer_as_their_twins_do() {
             let step = pair.step();
             assert!(
                 !over || step == Step::End,
-                "seed {seed}: goes on after its end"
+                "seed {seed}: continues after its end"
             );
             over = step == Step::End;
             match step {

@@ -105,7 +105,7 @@ mod tests {
     use seatrial_machine::Rng;
 
     #[test]
-    fn chunks_hold_what_was_pushed() {
+    fn chunks_hold_the_pushed_operations() {
         for seed in 0..50 {
             let mut rng = Rng::from_seed(seed);
             let ops = (0..rng.below(200)).map(|number| Op {

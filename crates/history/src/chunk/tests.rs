@@ -281,7 +281,7 @@ fn fuzz_one(bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn bytes_that_nobody_wrote_are_errors_or_operations() {
+fn arbitrary_bytes_are_errors_or_operations() {
     let mut readable = 0;
     for seed in 0..20_000 {
         let mut rng = Rng::from_seed(seed);

@@ -59,7 +59,7 @@ fn check_error(error: &OpenError, what: &str) {
 }
 
 #[test]
-fn no_flipped_bit_changes_what_is_read() {
+fn no_flipped_bit_changes_the_operations_read() {
     let mut errors = 0;
     for (bytes, ops, results) in files() {
         let sealed = read(bytes.clone()).unwrap().3;
@@ -134,7 +134,7 @@ fn with_block(bytes: &[u8], kind: u16, sequence: u64, payload: &[u8], version: u
 }
 
 #[test]
-fn newer_versions_are_named_with_those_that_are_read() {
+fn newer_versions_are_refused_with_the_supported_ones() {
     let says = |bytes: Vec<u8>, parts: &[&str]| {
         let read = TestFile::on(Box::new(bytes), Path::new("some.sea"));
         let read = read.and_then(|file| file.history().map(|_| ()));

@@ -106,7 +106,7 @@ fn show(name: &str, report: FaultReport) -> FaultReport {
 }
 
 #[test]
-fn what_is_read_is_right_or_an_error() {
+fn reads_are_right_or_an_error() {
     let ops = ops(70, 60);
     let faults = SingleFaults::new(sealed(&ops)).block_length(512);
     let report = show(
@@ -120,7 +120,7 @@ fn what_is_read_is_right_or_an_error() {
 }
 
 #[test]
-fn what_was_synced_is_there_after_a_failed_write() {
+fn synced_operations_survive_a_failed_write() {
     let ops = ops(71, 60);
     let faults = SingleFaults::new(FileTree::default()).block_length(512);
     // The answer is what a reader without faults finds after the writer has ended or given up.

@@ -34,7 +34,7 @@ fn op(index: u64, time: Duration) -> Op {
     }
 }
 
-/// Not a test by itself: the process that [`a_killed_writer_loses_nothing_that_it_was_told_is_written`] kills.
+/// Not a test by itself: the process that [`a_killed_writer_loses_nothing_acknowledged`] kills.
 #[test]
 fn writer_that_is_killed() {
     let Some(path) = std::env::var_os(PATH) else {
@@ -104,7 +104,7 @@ fn kill_a_writer(path: &Path, after: Duration) -> (u64, u64) {
 }
 
 #[test]
-fn a_killed_writer_loses_nothing_that_it_was_told_is_written() {
+fn a_killed_writer_loses_nothing_acknowledged() {
     let mut rng = Rng::from_seed(60);
     let mut most = 0;
     for round in 0..40 {

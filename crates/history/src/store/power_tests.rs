@@ -399,7 +399,7 @@ fn a_copy_that_is_renamed_before_it_is_synced_is_found() {
 }
 
 #[test]
-fn blocks_that_do_not_say_what_was_not_synced_before_them_are_found() {
+fn blocks_with_a_wrong_sync_mark_are_found() {
     let ops = ops(1, 150);
     let trace = test(&ops, 1).change(|_, operation| {
         if let DiskOperation::Write { bytes, .. } = operation

@@ -109,7 +109,7 @@ pub(super) fn written(path: &Path, ops: &[Op], options: WriterOptions) {
 }
 
 #[test]
-fn what_was_written_is_read_back() {
+fn written_operations_are_read_back() {
     for (seed, codec) in [(1, Codec::None), (2, Codec::Lz4), (3, Codec::Zstd)] {
         let scratch = scratch();
         // More than 256 chunks: the directory carries.
@@ -394,7 +394,7 @@ fn a_file_cut_at_any_byte_keeps_every_whole_block_before_the_cut() {
 }
 
 #[test]
-fn a_flipped_bit_never_changes_what_is_read() {
+fn a_flipped_bit_never_changes_the_operations_read() {
     let (whole, flipped) = (scratch(), scratch());
     let ops = ops(5, 60);
     written(&whole, &ops, small(Codec::Lz4));
@@ -432,7 +432,7 @@ fn a_flipped_bit_never_changes_what_is_read() {
 }
 
 #[test]
-fn bytes_that_nobody_wrote_are_errors() {
+fn arbitrary_bytes_are_errors() {
     let (whole, noise) = (scratch(), scratch());
     written(&whole, &ops(6, 40), small(Codec::None));
     let bytes = fs::read(&whole).unwrap();
@@ -484,7 +484,7 @@ fn results_are_appended_and_the_validity_stands_alone() {
 }
 
 #[test]
-fn a_killed_run_can_be_read_and_judged_and_keeps_its_results() {
+fn a_killed_run_can_be_read_and_checked_and_keeps_its_results() {
     let scratch = scratch();
     let ops = ops(8, 7 * 300 + 4);
     let mut writer = HistoryWriter::create_with(&scratch, &json!({}), small(Codec::Lz4)).unwrap();
@@ -599,7 +599,7 @@ fn what_cannot_be_stored_is_refused_and_harms_nothing() {
 }
 
 #[test]
-fn a_missing_a_foreign_and_an_existing_file_are_told_apart() {
+fn missing_foreign_and_existing_files_are_distinguished() {
     let scratch = scratch();
     let error = TestFile::open(&scratch).unwrap_err();
     let cause = std::error::Error::source(&error).unwrap().to_string();

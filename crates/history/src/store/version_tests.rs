@@ -150,7 +150,7 @@ fn files_of_version_1_are_read() {
 }
 
 #[test]
-fn what_is_written_today_reads_the_same() {
+fn files_of_this_version_read_the_same() {
     let scratch = super::tests::scratch();
     let mut writer = super::HistoryWriter::create(&scratch, &json!({})).unwrap();
     for op in operations() {

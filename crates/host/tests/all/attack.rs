@@ -322,7 +322,7 @@ fn a_message_that_drips_is_not_waited_for() {
 }
 
 #[test]
-fn answers_that_nobody_reads_are_bounded_together() {
+fn unread_answers_are_bounded_together() {
     let server = Server::start(limits());
     let member = server.enter();
     let deaf: Vec<TcpStream> = (0..30).map(|_| server.enter()).collect();

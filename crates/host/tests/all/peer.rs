@@ -188,7 +188,7 @@ impl Node {
 }
 
 #[test]
-fn messages_go_to_nodes_by_their_ids_whoever_started_first() {
+fn messages_go_to_nodes_by_id_in_any_order_of_start() {
     let all = addresses::<3>();
     let n1 = setup(N1, &all).start();
     let heard = n1.listener();
@@ -226,7 +226,7 @@ fn messages_go_to_nodes_by_their_ids_whoever_started_first() {
 }
 
 #[test]
-fn a_node_that_comes_back_is_dialled_again_and_what_is_lost_meanwhile_is_counted() {
+fn a_restarted_node_is_dialled_again_and_lost_messages_are_counted() {
     let all = addresses::<2>();
     let mut first = setup(N1, &all);
     first.limits.queue_bytes_max = 1_000;

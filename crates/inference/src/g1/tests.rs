@@ -91,7 +91,7 @@ fn transactions_that_contradict_themselves() {
 }
 
 #[test]
-fn what_is_no_list_append_is_refused() {
+fn operations_other_than_list_append_are_refused() {
     for (text, reason) in [
         (
             "{:process 0 :type :invoke :f :read :value 3}",

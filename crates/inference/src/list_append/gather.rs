@@ -177,20 +177,20 @@ impl ListFoldState {
         };
         let table = std::mem::take(&mut self.table);
         let mut lists = OrderedLists::new(table, self.record.level());
-        let judged = self.record.check_window(&mut lists, &closing, false);
+        let result = self.record.check_window(&mut lists, &closing, false);
         let unseen = std::mem::take(&mut lists.unseen);
         self.table = lists.table;
-        let Ok(judged) = judged else {
+        let Ok(result) = result else {
             let refusal = ListsError::Size("more than 2^32 dependencies");
             self.table.refusal.get_or_insert(refusal);
             return;
         };
-        self.show(&judged.leaving, &unseen);
+        self.show(&result.leaving, &unseen);
         let Renamed {
             transactions,
             lists,
             processes,
-        } = self.table.free(&judged, &closing);
+        } = self.table.free(&result, &closing);
         for open in self.open.values_mut() {
             // Later operations affect an open transaction, so it is unsettled.
             let stays = transactions[open.number.index()];

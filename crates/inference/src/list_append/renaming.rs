@@ -67,12 +67,12 @@ impl ListTable {
     }
 
     /// Frees the transactions that are `gone` and the lists that are `leaving`. Lists that are `closing` are closed from now on.
-    pub(super) fn free(&mut self, judged: &WindowResult, closing: &[bool]) -> Renamed {
+    pub(super) fn free(&mut self, result: &WindowResult, closing: &[bool]) -> Renamed {
         let WindowResult {
             gone,
             happened,
             leaving,
-        } = judged;
+        } = result;
         let transactions = numbers(gone.iter().map(|gone| !gone), Txn::new);
         keep(&mut self.invocations, &transactions);
         keep(&mut self.completions, &transactions);

@@ -403,7 +403,7 @@ fn unknown_transactions_count_when_they_were_seen() {
 }
 
 #[test]
-fn what_cannot_be_judged_is_unknown() {
+fn undecidable_histories_are_unknown() {
     let reason = |text: &str| verdict(Level::default(), text).reason.unwrap();
     assert_eq!(
         reason(&at_once("ok [[:append 1 1]]\n ok [[:append 1 1]]")),

@@ -234,7 +234,7 @@ fn what_no_model_settles_stays_open() {
 }
 
 #[test]
-fn what_cannot_be_judged_is_unknown() {
+fn undecidable_histories_are_unknown() {
     let reason = |lines| verdict(Level::default(), lines).reason.unwrap();
     assert_eq!(
         reason("ok [[:w 1 1]]\nok [[:w 1 1]]"),
@@ -257,7 +257,7 @@ fn reads_before_a_write_do_not_come_after_it() {
     let inference = Inference::by_names(["sequential-keys"]).unwrap();
     let checker = RwRegister::new(Level::StrictSerializable).with_inference(inference);
     let verdict = checker.check(&history.unwrap());
-    let told: Vec<&str> = verdict
+    let summaries: Vec<&str> = verdict
         .findings
         .iter()
         .filter(|finding| finding.anomaly == seatrial_cycles::anomaly::CYCLIC_VERSIONS_PROCESS)
@@ -267,5 +267,5 @@ fn reads_before_a_write_do_not_come_after_it() {
         The versions of key 1 have no order by initial-state, wfr-keys, sequential-keys:
           - 4 comes before nil, because op 3 read 4 and then read nil.
           - However, nil comes before 4, because nil is the initial state: a contradiction!"#]]
-    .assert_eq(&told.join("\n"));
+    .assert_eq(&summaries.join("\n"));
 }

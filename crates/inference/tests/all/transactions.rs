@@ -303,7 +303,7 @@ fn tampered(certificate: &Certificate, rng: &mut Rng) -> Certificate {
     other
 }
 
-/// A certificate that was tampered with does not hold. (What is unknown may be left out: perhaps nobody saw it.)
+/// A certificate that was tampered with does not hold. (What is unknown may be left out: it may have had no reader.)
 fn refuse_tampered(history: &History, certificate: &Certificate, rng: &mut Rng) {
     let unknown = |place: &u64| {
         let completion = history.completion(*place as usize);

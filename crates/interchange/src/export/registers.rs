@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_transactions_are_written_when_somebody_saw_them() {
+    fn unknown_transactions_are_written_if_their_effects_were_read() {
         let ops = history(
             "{:process 0 :type :invoke :f :txn :value [[:w 1 7] [:r 2 nil]]}
              {:process 1 :type :invoke :f :txn :value [[:r 1 nil] [:r 3 nil]]}
@@ -622,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_histories_are_read_back() {
         let mut rng = Rng::from_seed(17);
         for _ in 0..300 {
             let mut ops = Vec::new();

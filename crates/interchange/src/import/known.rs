@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_what_is_written() {
+    fn known_names_are_the_written_ones() {
         let mut found = 0;
         for seed in 0..300 {
             let mut rng = Rng::from_seed(seed);

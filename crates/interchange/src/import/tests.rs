@@ -87,7 +87,7 @@ fn transactions_are_recognised() {
 }
 
 #[test]
-fn tuples_are_keyed_only_when_told() {
+fn tuples_are_keyed_only_on_request() {
     let text = "{:process 1 :type :invoke :f :cas :value [7 [1 2]]}\
                 {:process 2 :type :invoke :f :write :value [7 3]}\
                 {:process 3 :type :invoke :f :read :value [:k nil]}\
@@ -264,7 +264,7 @@ fn nesting_has_a_bound() {
 }
 
 #[test]
-fn what_is_printed_is_read_back() {
+fn printed_operations_are_read_back() {
     let mut rng = Rng::from_seed(5);
     for _ in 0..500 {
         let op = random_operation(&mut rng);

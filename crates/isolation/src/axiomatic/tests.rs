@@ -140,7 +140,7 @@ fn each_model_forbids_what_it_is_for() {
 }
 
 #[test]
-fn findings_are_told_in_words() {
+fn findings_are_explained_in_words() {
     assert_text(
         AxiomaticModel::AxiomaticReadCommitted,
         "1 w:x:1 w:y:1\n1 w:x:2 w:y:2\n2 r:y:2 r:x:1",
@@ -213,7 +213,7 @@ fn findings_are_told_in_words() {
 
 #[test]
 fn clocks_in_several_rounds_tell_the_same() {
-    let mut told = 0;
+    let mut explained = 0;
     for seed in 0..300 {
         let mut rng = Rng::from_seed(seed);
         let mut builder = ColumnsBuilder::default();
@@ -250,8 +250,8 @@ fn clocks_in_several_rounds_tell_the_same() {
             let whole = in_rounds(usize::MAX);
             assert_eq!(in_rounds(2 * columns.len()), whole, "seed {seed} {seen:?}");
             assert_eq!(in_rounds(0), whole, "seed {seed} {seen:?}");
-            told += whole.len();
+            explained += whole.len();
         }
     }
-    assert!(told > 1_000, "{told}");
+    assert!(explained > 1_000, "{explained}");
 }

@@ -433,7 +433,7 @@ fn agrees_with_all_orders_on_small_histories() {
                 holds[number] += 1;
                 if effort.unsettled > 0 && model.axiom != Axiom::Parallel {
                     helped += 1;
-                    settles_when_told(&constraints, model, &witness, seed);
+                    settles_on_request(&constraints, model, &witness, seed);
                 }
             }
         }
@@ -509,7 +509,7 @@ fn any_ranks(count: usize, rng: &mut Rng) -> Vec<Option<OrderRank>> {
 }
 
 /// Whoever tells the order that explains all leaves nothing to be searched for.
-fn settles_when_told(
+fn settles_on_request(
     constraints: &Constraints,
     model: OrderModel,
     witness: &OrderWitness,
@@ -518,14 +518,14 @@ fn settles_when_told(
     let (OrderWitness::Serial(order)
     | OrderWitness::Snapshots(order)
     | OrderWitness::Visible(order)) = witness;
-    let mut told = constraints.clone();
-    told.ranks = vec![None; constraints.len() as usize];
+    let mut ranked = constraints.clone();
+    ranked.ranks = vec![None; constraints.len() as usize];
     // The last place is that of the commit.
     for (place, &number) in order.iter().enumerate() {
-        told.ranks[number as usize] = Some(OrderRank::new(place as u32));
+        ranked.ranks[number as usize] = Some(OrderRank::new(place as u32));
     }
     let mut effort = SearchEffort::default();
-    let decision = decide(&told, model, u64::MAX, &mut effort);
+    let decision = decide(&ranked, model, u64::MAX, &mut effort);
     assert!(
         matches!(decision, OrderDecision::Holds(_)) && effort.unsettled == 0,
         "seed {seed} {model:?}: {decision:?} {effort:?}"

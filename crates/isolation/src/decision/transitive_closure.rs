@@ -148,14 +148,14 @@ mod tests {
                         let [from, to] = [0, 0].map(|_: i32| rng.below(u64::from(nodes)) as u32);
                         let is_cycle = from == to || reaches(&edges, to, from);
                         let was: Vec<bool> = (0..nodes).map(|it| reaches(&edges, it, to)).collect();
-                        let mut told = Vec::new();
-                        let added = closure.add(from, to, |node| told.push(node));
+                        let mut reported = Vec::new();
+                        let added = closure.add(from, to, |node| reported.push(node));
                         assert_eq!(added.is_err(), is_cycle, "seed {seed}");
                         if !is_cycle {
                             edges.push((from, to));
                             let is_new = |&it: &u32| !was[it as usize] && reaches(&edges, it, to);
                             let new: Vec<u32> = (0..nodes).filter(is_new).collect();
-                            assert_eq!(told, new, "seed {seed}");
+                            assert_eq!(reported, new, "seed {seed}");
                         }
                     }
                 }

@@ -77,8 +77,8 @@ impl Columns {
     }
 
     /// Passes on the reads of successful transactions that are wrong at any level, in order, at most one fault for each
-    /// read. A read that contradicts earlier writes of its own transaction is internal, whoever wrote its value. Linear
-    /// in the number of events.
+    /// read. A read that contradicts earlier writes of its own transaction is internal, regardless of the writer of its value.
+    /// Linear in the number of events.
     pub fn faults(&self, mut tell: impl FnMut(FaultyRead)) {
         // By key: the version that the transaction wrote last; only used if it is long.
         let mut written: FixedMap<u32, Version> = FixedMap::default();

@@ -29,14 +29,14 @@ struct Simple {
     events: Vec<SimpleEvent>,
 }
 
-/// What a transaction asks for and what it is told; `next` is the last value that was written.
+/// What a transaction asks for and what it returns; `next` is the last value that was written.
 fn transaction(
     rng: &mut Rng,
     keys: usize,
     length_max: u64,
     next: &mut i64,
 ) -> (Vec<Mop>, Vec<Mop>) {
-    let (mut asked, mut told) = (Vec::new(), Vec::new());
+    let (mut asked, mut returned) = (Vec::new(), Vec::new());
     for _ in 0..rng.below(length_max) {
         let key = match rng.index(keys) {
             3 => Key::Word("odd".into()),
@@ -46,7 +46,7 @@ fn transaction(
             *next += 1;
             let mop = Mop::Write { key, value: *next };
             asked.push(mop.clone());
-            told.push(mop);
+            returned.push(mop);
         } else {
             let observed = match rng.below(next.cast_unsigned() + 4).cast_signed() {
                 0 => Observed::Nil,
@@ -56,10 +56,10 @@ fn transaction(
                 key: key.clone(),
                 observed: Observed::Nil,
             });
-            told.push(Mop::Read { key, observed });
+            returned.push(Mop::Read { key, observed });
         }
     }
-    (asked, told)
+    (asked, returned)
 }
 
 /// Random transactions of clients that write anything once and read anything.
@@ -81,7 +81,7 @@ fn random(rng: &mut Rng) -> Vec<Op> {
         if begun < transactions && !free.is_empty() && rng.chance(0.5) {
             begun += 1;
             let client = free.swap_remove(rng.index(free.len()));
-            let (asked, told) = transaction(rng, keys, length_max, &mut next);
+            let (asked, returned) = transaction(rng, keys, length_max, &mut next);
             let op = Op::invoke(Process::Client(client), "txn", Value::Txn(asked.into()));
             ops.push(op.clone());
             let kind = *rng.pick(&[
@@ -92,7 +92,7 @@ fn random(rng: &mut Rng) -> Vec<Op> {
                 OpType::Info,
             ]);
             let value = match kind {
-                OpType::Ok => Value::Txn(told.into()),
+                OpType::Ok => Value::Txn(returned.into()),
                 _ if rng.chance(0.5) => Value::Nil,
                 _ => op.value.clone(),
             };
@@ -251,10 +251,10 @@ fn file(ops: &[Op]) -> Arc<TestFile> {
     Arc::new(file)
 }
 
-fn told(columns: &Columns) -> Vec<(u32, u32, ReadFault)> {
-    let mut told = Vec::new();
-    columns.faults(|it| told.push((it.transaction, it.event, it.fault)));
-    told
+fn read_faults(columns: &Columns) -> Vec<(u32, u32, ReadFault)> {
+    let mut faults = Vec::new();
+    columns.faults(|it| faults.push((it.transaction, it.event, it.fault)));
+    faults
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn columns_say_what_the_history_says() {
         let columns = Columns::of(&history).unwrap();
         assert_eq!(named(&columns), expected, "seed {seed}");
         let faults = faults(&expected);
-        assert_eq!(told(&columns), faults, "seed {seed}");
+        assert_eq!(read_faults(&columns), faults, "seed {seed}");
         for (number, one) in expected.iter().enumerate() {
             let reads = expected.iter().filter(|one| one.outcome == OpType::Ok);
             let mut reads = reads.flat_map(|one| &one.events).filter(|it| !it.is_write);
@@ -297,7 +297,7 @@ fn columns_say_what_the_history_says() {
         if seed % 40 == 0 {
             let chunked = Columns::gather(&*file(&ops)).unwrap().unwrap();
             assert_eq!(named(&chunked), expected, "seed {seed}");
-            assert_eq!(told(&chunked), told(&columns), "seed {seed}");
+            assert_eq!(read_faults(&chunked), read_faults(&columns), "seed {seed}");
         }
     }
     assert!(seen.iter().all(|&count| count > 100), "{seen:?}");
@@ -330,7 +330,7 @@ fn events_make_the_same_columns() {
             events.map(|event| (event.is_write, event.value)).collect()
         };
         assert_eq!(events(&named(&columns)), events(&all), "seed {seed}");
-        assert_eq!(told(&columns), faults(&all), "seed {seed}");
+        assert_eq!(read_faults(&columns), faults(&all), "seed {seed}");
     }
 }
 
@@ -364,11 +364,11 @@ fn a_value_that_is_written_twice_is_refused_unless_one_write_failed() {
         Some(Txn::new(0))
     );
     let both = columns([OpType::Fail, OpType::Fail]).unwrap();
-    assert_eq!(told(&both), [(2, 0, ReadFault::Aborted)]);
+    assert_eq!(read_faults(&both), [(2, 0, ReadFault::Aborted)]);
 }
 
 #[test]
-fn what_is_no_transaction_on_registers_is_refused() {
+fn operations_other_than_register_transactions_are_refused() {
     let refused = |value: Value| {
         let op = Op::invoke(Process::Client(0), "txn", value.clone());
         let ops = vec![op.clone(), op.complete(OpType::Ok, value)];
@@ -388,7 +388,7 @@ fn what_is_no_transaction_on_registers_is_refused() {
 }
 
 #[test]
-fn faults_are_told_in_words() {
+fn violations_are_explained_in_words() {
     let mut builder = ColumnsBuilder::default();
     builder.begin(3);
     builder.write(1, 10);

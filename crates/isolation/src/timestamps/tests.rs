@@ -245,7 +245,7 @@ fn timekiller(transactions: &[(u64, i64, i64, &str)]) -> String {
 }
 
 #[test]
-fn a_fault_is_told_with_the_timestamps() {
+fn a_violation_is_explained_with_its_timestamps() {
     let text = timekiller(&[
         (1, 1, 4, "w1=10 r1=10 r1=11"),
         (2, 2, 6, "r1=null w1=20"),
@@ -281,7 +281,7 @@ fn a_fault_is_told_with_the_timestamps() {
 }
 
 #[test]
-fn what_has_no_timestamps_is_not_judged() {
+fn histories_without_timestamps_are_unknown() {
     let checker = Timestamps::new(TimestampLevel::Serializable);
     let reason = |text: &str| {
         let history = import::read("a", text.as_bytes(), Format::Edn, Options::default()).unwrap();
@@ -355,7 +355,7 @@ fn reads_of_unknown_outcomes_are_undecided() {
     let reads = (2, "ok", "[[:r :x 7]]");
     assert!(is_undecided(&[begun, first, lost, reads]));
     assert!(is_undecided(&[begun, first, reads]), "it never completes");
-    // What failed was not written, and another value was nobody's.
+    // A failed write has no effect, and the other value was never written.
     let failed = (1, "fail", "[[:w :x 7]]");
     let wrong = |lines: &[(u64, &str, &str)]| answer_on(lines).1.get(SNAPSHOT).copied();
     assert_eq!(wrong(&[begun, first, failed, reads]), Some(1));

@@ -200,7 +200,7 @@ fn alone(client: u64, mops: &[Mop]) -> [Op; 2] {
 }
 
 #[test]
-fn keys_and_clients_of_any_name_are_told_apart() {
+fn keys_and_clients_of_any_name_are_distinguished() {
     let integers = [-1, 0, 1, (1 << 24) - 1, 1 << 24, 1 << 40, i64::MAX];
     let mut keys: Vec<Key> = integers.into_iter().map(Key::Int).collect();
     keys.push(Key::Word("x".into()));

@@ -171,7 +171,7 @@ fn show(outcome: &Outcome) -> String {
 }
 
 #[test]
-fn nobody_is_welcome_before_the_start_is_durable() {
+fn no_session_opens_before_the_start_is_durable() {
     let mut bench = Bench::boot(Vec::new());
     bench.message(hello(1, VERSION));
     assert!(bench.sent.is_empty());

@@ -225,7 +225,7 @@ fn explore(trace: &DiskTrace<u64>) -> CrashReport {
 }
 
 #[test]
-fn what_was_acknowledged_survives_every_loss_of_power() {
+fn acknowledged_commands_survive_every_power_loss() {
     let report = explore(&trace(None)).assert_holds();
     println!("{report}");
     assert!(report.distinct > 300, "{report}");

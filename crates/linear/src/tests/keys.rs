@@ -157,7 +157,7 @@ fn a_broken_key_is_found_before_searches_that_take_long() {
 }
 
 #[test]
-fn what_is_not_understood_is_found_before_any_search() {
+fn unsupported_operations_are_found_before_any_search() {
     let mut odd = keyed(&History::default(), 9);
     odd.push(Op::invoke(
         Process::Client(99),

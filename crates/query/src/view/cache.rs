@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_longest_ago_goes_first() {
+    fn the_least_recently_used_entry_is_evicted_first() {
         let cache = ChunkCache::new(300);
         assert!(load(&cache, 1, 104) && load(&cache, 2, 104));
         assert!(!load(&cache, 1, 104), "it is kept");

@@ -710,7 +710,7 @@ fn nothing_is_narrower_than_64_bits() {
 }
 
 #[test]
-fn damage_is_told_by_those_who_meet_it() {
+fn damage_is_reported_by_each_view_that_reads_it() {
     let scratch = scratch();
     let file = written(&scratch, &ops(8, 1_000, 0, 0), 100);
     let mut source = Counting::new(file);

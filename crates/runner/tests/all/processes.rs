@@ -126,7 +126,7 @@ async fn a_cut_stalls_clients_until_it_heals() {
 }
 
 #[tokio::test]
-async fn a_node_that_dies_by_itself_is_noted() {
+async fn a_node_that_exits_on_its_own_is_noted() {
     let (nodes, mesh, __folder) = started(1).await;
     Line::open(&mesh).await.say("die").await.unwrap_err();
     let mut deaths = Vec::new();

@@ -412,7 +412,7 @@ fn a_stop_while_nodes_start_ends_them() {
 }
 
 #[test]
-fn a_client_that_never_answers_stalls_nobody_else() {
+fn a_client_that_never_answers_stalls_no_other() {
     let scratch = tempfile::tempdir().unwrap();
     let folder = scratch.path();
     one_client_hangs(folder, Arc::new(Echoes));
@@ -485,7 +485,7 @@ fn nodes_that_do_not_find_together_end_the_test() {
 }
 
 #[test]
-fn a_node_that_dies_by_itself_is_told_with_its_log() {
+fn a_node_that_exits_on_its_own_is_reported_with_its_log() {
     let scratch = tempfile::tempdir().unwrap();
     let folder = scratch.path();
     let die = operation("die", Value::Nil).once();

@@ -424,7 +424,7 @@ fn a_failure_is_replayed_from_its_point_and_choice() {
 }
 
 #[test]
-fn all_vulnerabilities_are_told_once() {
+fn all_vulnerabilities_are_reported_once() {
     let recorder = DiskRecorder::new();
     write_log(&recorder, Mistake::NoSyncOfFolder).unwrap();
     let trace = recorder.trace();

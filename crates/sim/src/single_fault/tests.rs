@@ -140,7 +140,7 @@ fn a_fault_is_met_once_or_for_good() {
 }
 
 #[test]
-fn what_is_lent_can_be_spoiled_too() {
+fn lent_buffers_can_be_corrupted_too() {
     let memory = MemoryStorage::new().lending();
     memory
         .create(Path::new("a"))

@@ -86,7 +86,7 @@ fn one_holds_the_lock() {
 }
 
 #[test]
-fn a_lending_storage_lends_what_is_there() {
+fn a_lending_storage_lends_the_stored_bytes() {
     let storage = MemoryStorage::new();
     let file = storage.create(Path::new("a")).unwrap();
     file.write_at(0, b"0123456789").unwrap();

@@ -206,7 +206,7 @@ fn the_same_seed_plays_the_same_rally() {
 }
 
 #[test]
-fn both_ends_are_told_about_a_reset_and_the_living_one_about_a_kill() {
+fn both_ends_see_a_reset_and_the_survivor_sees_a_kill() {
     let mut world = court(1, WorldOptions::default(), Bug::None);
     let closed = |world: &World<Player>, node| world.machine(node).unwrap().closed;
     world.apply(&Fault::Reset(Link::both(A, B).into()));

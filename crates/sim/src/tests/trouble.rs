@@ -146,7 +146,7 @@ fn disturbed_links_lose_hold_back_and_narrow() {
 }
 
 #[test]
-fn a_flapping_link_loses_what_is_sent_while_it_is_down() {
+fn a_flapping_link_loses_messages_sent_while_it_is_down() {
     let mut world = world(5, WorldOptions::default(), false);
     let links = vec![Link { from: A, to: B }];
     let period = Duration::from_millis(10);

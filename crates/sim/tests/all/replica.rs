@@ -403,10 +403,10 @@ impl Replica {
             self.append(&new, out);
             self.commit = self.commit.max((*commit).min(self.last()));
         }
-        self.say_what_is_there(out);
+        self.report_contents(out);
     }
 
-    fn say_what_is_there(&self, out: &mut Vec<Output<u64>>) {
+    fn report_contents(&self, out: &mut Vec<Output<u64>>) {
         let message = message(HAVE, &[self.durable, self.last()]);
         let to = LEADER;
         out.push(Output::Send { to, message });
@@ -423,7 +423,7 @@ impl Replica {
 
     /// The leader's checkpoint, for a follower that lags too far.
     fn on_checkpoint(&mut self, bytes: &[u8], out: &mut Vec<Output<u64>>) {
-        self.say_what_is_there(out);
+        self.report_contents(out);
         let Ok(state) = State::decode(bytes) else {
             return;
         };
@@ -538,7 +538,7 @@ impl Replica {
             if state.index > self.state.index {
                 self.state = state;
             }
-            self.say_what_is_there(out);
+            self.report_contents(out);
         } else {
             self.counts.published += 1;
         }
@@ -651,7 +651,7 @@ impl Replica {
             self.durable = self.durable.max(first.remove());
         }
         if self.id != LEADER && self.durable > before {
-            self.say_what_is_there(out);
+            self.report_contents(out);
         }
     }
 }

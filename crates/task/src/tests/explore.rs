@@ -214,7 +214,7 @@ fn overtakings(bug: Option<GraphBug>) -> usize {
 }
 
 #[test]
-fn a_chain_without_end_starves_nobody() {
+fn an_endless_chain_starves_no_other_task() {
     assert!((1..=100).contains(&overtakings(None)));
     assert_eq!(overtakings(Some(GraphBug::OvertakesForever)), usize::MAX);
 }

@@ -248,7 +248,7 @@ fn tree(executor: &Executor, depth: u32) -> u64 {
 }
 
 #[test]
-fn bodies_that_wait_for_bodies_that_wait_all_go_on() {
+fn nested_waits_of_bodies_all_complete() {
     for workers in [1, 3] {
         let executor = Executor::new(workers);
         for _ in 0..5 {

@@ -65,7 +65,7 @@ fn is_segment(path: &Path) -> bool {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_told_beside_it() {
+fn damage_is_reported_beside_its_file() {
     let (files, _) = left_open();
     let storage = MemoryStorage::from_files(&files);
     let (mut archive, _) = open(&storage);
@@ -150,11 +150,11 @@ fn every_length_of_the_last_segment_keeps_the_blocks_before_and_tells_the_cut() 
         assert_eq!(found.end, end, "length {length}");
         match &found.cuts[..] {
             [] => assert_eq!(reached, end, "length {length}"),
-            [told] => {
-                assert_eq!(told.file, path);
-                assert_eq!(told.offset, end.since(name.start), "length {length}");
-                assert_eq!(told.offset + told.length, length as u64);
-                assert!(told.torn.is_some() || length == 0);
+            [damage] => {
+                assert_eq!(damage.file, path);
+                assert_eq!(damage.offset, end.since(name.start), "length {length}");
+                assert_eq!(damage.offset + damage.length, length as u64);
+                assert!(damage.torn.is_some() || length == 0);
             }
             cuts => panic!("{cuts:?}"),
         }
@@ -168,7 +168,7 @@ fn every_length_of_the_last_segment_keeps_the_blocks_before_and_tells_the_cut() 
 }
 
 #[test]
-fn a_recording_that_lost_what_was_durable_is_reported_and_left_alone() {
+fn a_recording_that_lost_durable_data_is_reported_and_not_changed() {
     let (files, ends) = left_open_marked();
     let end = *ends.last().unwrap();
     let (path, name, bytes) = last(&files);
@@ -183,8 +183,8 @@ fn a_recording_that_lost_what_was_durable_is_reported_and_left_alone() {
             panic!("length {length}: {recovered:?}");
         };
         let text = error.to_string();
-        let told = text.contains(path.to_str().unwrap()) && text.contains(&end.to_string());
-        assert!(told, "length {length}: {text}");
+        let is_reported = text.contains(path.to_str().unwrap()) && text.contains(&end.to_string());
+        assert!(is_reported, "length {length}: {text}");
         assert_eq!(storage.files().get(&path), Some(&bytes[..length]));
         // On demand it ends where its files end.
         let reached = name.start.plus(length as u64);
@@ -199,11 +199,11 @@ fn a_recording_that_lost_what_was_durable_is_reported_and_left_alone() {
 }
 
 #[test]
-fn every_flipped_bit_of_the_last_segment_is_cut_or_told_and_then_truncated_on_demand() {
+fn every_flipped_bit_of_the_last_segment_is_cut_or_reported_then_truncated_on_demand() {
     let (files, ends) = left_open();
     let whole = contents(&MemoryStorage::from_files(&files), ID);
     let (path, name, bytes) = last(&files);
-    let (mut cut, mut told) = (0, 0);
+    let (mut cut, mut reported) = (0, 0);
     for bit in 0..bytes.len() * 8 {
         let mut flipped = bytes.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
@@ -225,7 +225,7 @@ fn every_flipped_bit_of_the_last_segment_is_cut_or_told_and_then_truncated_on_de
             cut += 1;
         } else {
             let [(id, error)] = &recovered.problems[..] else {
-                panic!("bit {bit} is not told");
+                panic!("bit {bit} is not reported");
             };
             assert_eq!(*id, ID);
             let text = error.to_string();
@@ -239,7 +239,7 @@ fn every_flipped_bit_of_the_last_segment_is_cut_or_told_and_then_truncated_on_de
             let end = archive.truncate(ID, block, 9).unwrap();
             assert_eq!(end, block, "bit {bit}");
             archive.extend(ID, 10).unwrap().stop(11).unwrap();
-            told += 1;
+            reported += 1;
         }
         let kept = whole
             .iter()
@@ -247,11 +247,11 @@ fn every_flipped_bit_of_the_last_segment_is_cut_or_told_and_then_truncated_on_de
             .count();
         assert_eq!(contents(&storage, ID), whole[..kept], "bit {bit}");
     }
-    assert!(cut > 1_000 && told > 1_000, "{cut} {told}");
+    assert!(cut > 1_000 && reported > 1_000, "{cut} {reported}");
 }
 
 #[test]
-fn a_flipped_bit_in_an_older_segment_is_none_of_opening_and_told_by_verify() {
+fn a_flipped_bit_in_an_older_segment_is_reported_by_verify_only() {
     let (files, _) = left_open();
     let older: Vec<PathBuf> = (files.iter())
         .filter(|(path, _)| is_segment(path))
@@ -278,7 +278,7 @@ fn a_flipped_bit_in_an_older_segment_is_none_of_opening_and_told_by_verify() {
 }
 
 #[test]
-fn every_flipped_bit_of_the_catalog_is_told_and_changes_nothing_else() {
+fn every_flipped_bit_of_the_catalog_is_reported_and_changes_nothing_else() {
     let storage = MemoryStorage::new();
     let (mut archive, _) = open(&storage);
     for label in ["one", "two"] {
@@ -290,7 +290,7 @@ fn every_flipped_bit_of_the_catalog_is_told_and_changes_nothing_else() {
     let before = archive.list(&crate::RecordingFilter::default());
     drop(archive);
     let mut files = storage.files();
-    // With its mark every loss is told; without, one of the newest event looks like an interrupted write.
+    // With its mark every loss is reported; without, one of the newest event looks like an interrupted write.
     assert_eq!(torn_catalogs(&files, &before), 0);
     files.remove(Path::new(FOLDER).join("catalog.mark"));
     let torn = torn_catalogs(&files, &before);
@@ -378,7 +378,7 @@ fn no_whole_block_after_a_flipped_bit_is_cut_unless_a_repair_is_asked_for() {
 }
 
 #[test]
-fn an_empty_next_segment_is_no_damage_and_a_file_of_no_recording_is_told() {
+fn an_empty_next_segment_is_no_damage_and_a_foreign_file_is_reported() {
     let (files, ends) = left_open();
     let end = ends.last().unwrap();
     let next = SegmentName {
@@ -418,7 +418,7 @@ fn an_empty_next_segment_is_no_damage_and_a_file_of_no_recording_is_told() {
 }
 
 #[test]
-fn a_file_that_ends_before_what_was_known_to_be_durable_is_damaged() {
+fn a_file_that_ends_before_its_durable_end_is_damaged() {
     let storage = MemoryStorage::new();
     let (mut archive, _) = open(&storage);
     let mut writer = archive.start(&options(1_024), 5).unwrap();

@@ -18,12 +18,12 @@ fn open_archive(storage: &MemoryStorage) -> Result<(Archive, Recovered), Archive
 }
 
 #[test]
-fn without_room_the_error_is_told_and_what_was_written_stays_and_goes_on_later() {
+fn a_full_disk_is_an_error_that_loses_nothing_and_recording_resumes() {
     for room in 0..1_500 {
         let storage = tight(room);
         let mut written: Vec<[u8; 40]> = Vec::new();
         let mut began = false;
-        let told = (|| -> Result<(), Box<dyn std::error::Error>> {
+        let result = (|| -> Result<(), Box<dyn std::error::Error>> {
             let (mut archive, _) = open_archive(&storage)?;
             let mut writer = archive.start(&options(1_024), 2)?;
             began = true;
@@ -38,7 +38,7 @@ fn without_room_the_error_is_told_and_what_was_written_stays_and_goes_on_later()
                 written.push(message);
             }
         })();
-        let error = told.unwrap_err();
+        let error = result.unwrap_err();
         let text = error.to_string();
         assert!(text.contains("cannot write to recordings/"), "{text}");
         storage.set_room(Some(10_000));

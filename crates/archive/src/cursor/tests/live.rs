@@ -147,7 +147,7 @@ fn readers_of_real_files_miss_nothing_and_get_nothing_twice() {
 }
 
 #[test]
-fn a_follower_is_told_of_a_stop_and_goes_on_when_the_recording_is_extended() {
+fn a_follower_sees_a_stop_and_continues_when_the_recording_is_extended() {
     let (mut desk, mut writer) = Desk::in_memory();
     let mut follower = desk.cursor(Origin::Start, CursorBound::Follow);
     let mut end = desk.cursor(Origin::Start, CursorBound::End);
@@ -270,7 +270,7 @@ fn a_follower_outlives_a_crash_of_the_writer_and_its_recovery() {
 }
 
 #[test]
-fn a_reader_under_which_a_recording_is_truncated_is_told() {
+fn a_reader_gets_an_error_when_its_recording_is_truncated() {
     for bound in [CursorBound::End, CursorBound::Follow] {
         let (mut desk, mut writer) = Desk::in_memory();
         append(&mut writer, 0, 500);
@@ -295,7 +295,7 @@ fn a_reader_under_which_a_recording_is_truncated_is_told() {
         assert!(matches!(error, CursorError::Truncated { .. }), "{error}");
         let error = take(&mut at_end, 500).unwrap_err();
         assert!(matches!(error, CursorError::Truncated { .. }), "{error}");
-        // One that is exactly at the cut goes on with what comes instead.
+        // One that is exactly at the cut continues with the new messages.
         let mut writer = desk.archive.extend(RecordingId(1), 502).unwrap();
         let first = writer.next_message();
         append(&mut writer, first, first + 300);
@@ -307,7 +307,7 @@ fn a_reader_under_which_a_recording_is_truncated_is_told() {
 }
 
 #[test]
-fn a_follower_at_the_place_of_a_cut_goes_on_with_what_comes_instead() {
+fn a_follower_at_a_truncation_continues_with_the_new_messages() {
     let (mut desk, mut writer) = Desk::in_memory();
     append(&mut writer, 0, 3);
     let mut follower = desk.cursor(Origin::Start, CursorBound::Follow);
@@ -318,7 +318,7 @@ fn a_follower_at_the_place_of_a_cut_goes_on_with_what_comes_instead() {
     desk.archive.truncate(RecordingId(1), cut, 10).unwrap();
     let mut writer = desk.archive.extend(RecordingId(1), 11).unwrap();
     append(&mut writer, 3, 200);
-    // Its own file still holds the old messages: it lends those, and is told where they end.
+    // Its own file still holds the old messages: it lends those, and knows where they end.
     let seen = take(&mut follower, 3);
     assert!(
         matches!(seen, Err(CursorError::Truncated { .. })),
@@ -343,7 +343,7 @@ fn a_follower_at_the_place_of_a_cut_goes_on_with_what_comes_instead() {
 }
 
 #[test]
-fn a_reader_under_which_segments_are_purged_or_all_is_deleted_is_told() {
+fn a_reader_gets_an_error_when_its_segments_are_purged_or_deleted() {
     let (mut desk, mut writer) = Desk::in_memory();
     append(&mut writer, 0, 500);
     let mut reader = desk.cursor(Origin::Start, CursorBound::Follow);

@@ -32,7 +32,7 @@ impl Sink for Slow {
 
 /// Threads append at random; each message is durable when its append returns, at the position that was answered.
 #[test]
-fn what_was_answered_is_durable_at_its_position() {
+fn acknowledged_messages_are_durable_at_their_positions() {
     for seed in 0..40 {
         let mut rng = Rng::from_seed(seed);
         let (tape, sink) = tape();
@@ -154,7 +154,7 @@ fn a_failure_reaches_everyone() {
 }
 
 #[test]
-fn the_death_of_a_leader_is_told() {
+fn the_death_of_a_leader_is_reported() {
     let (_, mut sink) = tape();
     sink.panics_after = Some(2);
     let sync = Duration::from_micros(300);
@@ -170,7 +170,7 @@ fn the_death_of_a_leader_is_told() {
                             Err(error) => panic!("{error}"),
                         }
                     }
-                    panic!("nobody was told");
+                    panic!("no publisher got the error");
                 })
             })
             .collect();

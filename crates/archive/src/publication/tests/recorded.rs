@@ -51,7 +51,7 @@ fn read(storage: &MemoryStorage, id: RecordingId) -> Vec<(Position, Vec<u8>)> {
 /// What publishers offered comes out of the archive, in order, through segments of all lengths and at all levels of
 /// durability.
 #[test]
-fn what_was_offered_is_replayed() {
+fn offered_messages_are_replayed() {
     for seed in 0..25 {
         let mut rng = Rng::from_seed(seed);
         let storage = MemoryStorage::new();
@@ -84,9 +84,9 @@ fn what_was_offered_is_replayed() {
     }
 }
 
-/// A disk that fails in the middle: publishers are told, and what was written before is there.
+/// A disk that fails in the middle: publishers get an error, and earlier messages are there.
 #[test]
-fn a_disk_that_fails_is_told_and_loses_nothing_that_was_written() {
+fn a_failing_disk_is_an_error_and_loses_nothing_written() {
     for (access, fault, turn) in [
         (Access::Write, BlockFault::Error, 0),
         (Access::Write, BlockFault::NoSpace, 1),

@@ -23,7 +23,7 @@ struct Pair {
     order: Order,
     /// What the recorder saw.
     idle: bool,
-    /// It would be asleep for ever, if nobody rang.
+    /// It would be asleep for ever, if it were not woken.
     asleep: bool,
 }
 

@@ -73,7 +73,7 @@ impl Sequential {
 #[derive(Clone, Copy, Debug)]
 struct Action {
     began: usize,
-    /// [`usize::MAX`] when nobody knows whether it took place.
+    /// [`usize::MAX`] when it is unknown whether it took place.
     ended: usize,
     is_acquisition: bool,
     process: Process,
@@ -123,7 +123,7 @@ fn actions(history: &History) -> Vec<Action> {
     actions.collect()
 }
 
-/// Three clients of a lock that may let somebody in whom it should not, or give an old fence.
+/// Three clients of a lock that may admit a second holder, or return an old fence.
 fn locks(rng: &mut Rng, discipline: Discipline, events: u64) -> History {
     let sloppiness = *rng.pick(&[0.0, 0.0, 0.1, 0.3]);
     let mut lock = Sequential::default();
@@ -196,7 +196,7 @@ fn a_lock_is_possible_exactly_when_some_order_is() {
             let checker = Lock::new(discipline);
             let verdict = checker.check(&history);
             let expected = is_possible(discipline, Sequential::default(), &actions(&history));
-            let told = || {
+            let printed = || {
                 history.iter().map(Op::to_string).collect::<Vec<_>>().join(
                     "
 ",
@@ -208,7 +208,7 @@ fn a_lock_is_possible_exactly_when_some_order_is() {
                 expected,
                 "{} seed {seed}\n{}",
                 discipline.name(),
-                told()
+                printed()
             );
             found[usize::from(expected)] += 1;
             if expected {
@@ -253,13 +253,13 @@ fn findings_say_who_held_it() {
     push(&mut ops, 1, "acquire", OpType::Ok, Value::Int(4));
     push(&mut ops, 2, "release", OpType::Ok, Value::Nil);
     push(&mut ops, 0, "acquire", OpType::Ok, Value::Int(6));
-    let told = |discipline, ops: &[Op]| {
+    let text_of = |discipline, ops: &[Op]| {
         let verdict = Lock::new(discipline).check(&History::from_unindexed(ops.to_vec()));
         let summaries = verdict.findings.into_iter().map(|finding| finding.summary);
         summaries.collect::<Vec<_>>()
     };
     assert_eq!(
-        told(Discipline::Fenced, &ops),
+        text_of(Discipline::Fenced, &ops),
         [
             "Op 3 acquired the lock for process 1 while process 0 held it (since op 1).",
             "Op 7 acquired the lock for process 0, which had acquired it (op 1) and not released it.",
@@ -268,13 +268,13 @@ fn findings_say_who_held_it() {
         ]
     );
     assert_eq!(
-        told(Discipline::Mutex, &ops),
+        text_of(Discipline::Mutex, &ops),
         ["There is no order in which acquisitions and releases take turns up to op 3."]
     );
 }
 
 #[test]
-fn what_a_named_client_does_after_a_crash_is_not_judged() {
+fn operations_of_a_named_client_after_its_crash_are_ignored() {
     let named = |name: &str| {
         let pair = (Value::Word("client".into()), Value::text(name));
         Value::Map([pair].into())
@@ -288,7 +288,7 @@ fn what_a_named_client_does_after_a_crash_is_not_judged() {
     push(&mut ops, 3, "acquire", OpType::Ok, named("n1"));
     let unknown = Lock::default().check(&History::from_unindexed(ops.clone()));
     assert!(matches!(unknown.valid, Validity::Unknown(_)), "{unknown:?}");
-    // Others are judged all the same.
+    // Others are checked all the same.
     push(&mut ops, 4, "acquire", OpType::Ok, named("n3"));
     let invalid = Lock::default().check(&History::from_unindexed(ops));
     assert_eq!(invalid.anomalies["double-acquire"], 1);

@@ -24,7 +24,7 @@ struct WaitingOperation {
 enum Obstacle {
     /// Every operation below this number is removed.
     Floor(u32),
-    /// A message that nobody has completed to send.
+    /// A message whose send has not completed.
     Message(u32),
     /// An operation that is not removed.
     Operation(u32),
@@ -37,7 +37,7 @@ enum Obstacle {
 /// operation on that cycle. So one is removed as soon as it has completed, all that completed before its invocation are removed,
 /// and so are the senders of all that it polled: what is left when a topological order is peeled off from the front. In a history
 /// without cycles everything is removed, and what is kept at any time is about as much as runs at a time. Operations of which one
-/// is on a cycle, or polled a message that nobody sent, stay, and so do all that begin after them.
+/// is on a cycle, or polled a message that was never sent, stay, and so do all that begin after them.
 ///
 /// Each operation waits for one obstacle at a time: each edge is looked at once.
 pub(super) struct ReadGraph {

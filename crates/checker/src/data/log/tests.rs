@@ -659,7 +659,7 @@ fn worst_lag(history: &History) -> i64 {
 
 /// Compares with the twin; what was tolerated, and whether nothing is wrong.
 fn is_as_defined(history: &History, verdict: &Verdict, seed: u64) -> (Counts, bool) {
-    let told = || {
+    let printed = || {
         history
             .iter()
             .map(|op| format!("{} {op}", op.index))
@@ -680,7 +680,7 @@ fn is_as_defined(history: &History, verdict: &Verdict, seed: u64) -> (Counts, bo
     let cycles = anomalies
         .extract_if(.., |name, _| name.starts_with("G1c"))
         .count();
-    assert_eq!(anomalies, expected, "seed {seed}\n{}", told());
+    assert_eq!(anomalies, expected, "seed {seed}\n{}", printed());
     for (name, count) in &tolerated {
         assert_eq!(
             verdict.details.to_json()["tolerated"][name],
@@ -688,11 +688,11 @@ fn is_as_defined(history: &History, verdict: &Verdict, seed: u64) -> (Counts, bo
             "seed {seed}"
         );
     }
-    assert_eq!(cycles > 0, is_cyclic(history), "seed {seed}\n{}", told());
+    assert_eq!(cycles > 0, is_cyclic(history), "seed {seed}\n{}", printed());
     let lag = verdict.details.to_json()["worst_lag"]["nanoseconds"]
         .as_i64()
         .unwrap_or(0);
-    assert_eq!(lag, worst_lag(history), "seed {seed}\n{}", told());
+    assert_eq!(lag, worst_lag(history), "seed {seed}\n{}", printed());
     let is_valid = expected.is_empty() && cycles == 0;
     let is_unknown = matches!(verdict.valid, Validity::Unknown(_));
     assert_eq!(
@@ -775,7 +775,7 @@ fn findings_name_the_operations() {
     push(0, "send", &[send(Some(1), 11), send(Some(2), 12)]);
     push(1, "poll", &[poll(&[(0, 10)])]);
     push(1, "poll", &[poll(&[(2, 12)])]);
-    let told: Vec<String> = Log
+    let summaries: Vec<String> = Log
         .check(&History::from_unindexed(ops))
         .findings
         .into_iter()
@@ -787,7 +787,7 @@ fn findings_name_the_operations() {
         })
         .collect();
     assert_eq!(
-        told,
+        summaries,
         [
             "lost-write [3, 7]: Op 3 sent 11 to 5, it was never polled, and op 7 polled 12, which comes after it.",
             "poll-skip [5, 7]: Op 5 polled 10 last from 5, and op 7 12 next: between them the log has 11.",

@@ -91,7 +91,7 @@ mod tests {
     use seatrial_machine::Rng;
 
     #[test]
-    fn what_is_shown_can_be_typed() {
+    fn shown_times_are_accepted_as_input() {
         let mut rng = Rng::from_seed(1);
         for _ in 0..10_000 {
             let time = rng.word() / 1_000 * 1_000;
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn malformed_times_are_refused() {
         for text in [
             "",
             "now",

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_and_size_are_judged() {
+    fn growth_and_size_decide_the_verdict() {
         let verdict = |resident: &[u64]| {
             let mut looks = Looks::new(1);
             looks.resident = resident.to_vec();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_copy_is_alike_and_goes_on_where_it_ended() {
+fn a_copy_is_identical_and_resumes_where_it_ended() {
     let scratch = Scratch::new("archive-copy");
     let (from, to) = (scratch.path("from"), scratch.path("to"));
     feed(

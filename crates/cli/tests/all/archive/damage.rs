@@ -45,7 +45,7 @@ fn recorded(scratch: &Scratch) -> String {
 }
 
 #[test]
-fn a_flipped_bit_is_found_told_and_cut_only_when_asked() {
+fn a_flipped_bit_is_reported_and_truncated_only_on_request() {
     let scratch = Scratch::new("archive-flip");
     let folder = recorded(&scratch);
     let clean = json(&archive(0, &["verify", &folder, "--json"]));
@@ -163,7 +163,7 @@ fn describe_tells_which_file_is_missing_or_short() {
 }
 
 #[test]
-fn a_damaged_catalog_is_told_and_mended_only_when_asked() {
+fn a_damaged_catalog_is_reported_and_repaired_only_on_request() {
     let scratch = Scratch::new("archive-catalog");
     let folder = scratch.path("a");
     for label in ["one", "two", "three"] {

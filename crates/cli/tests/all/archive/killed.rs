@@ -24,7 +24,7 @@ fn message(number: u64) -> Vec<u8> {
 }
 
 #[test]
-fn nothing_written_is_lost_by_a_kill_and_the_recording_goes_on() {
+fn nothing_written_is_lost_by_a_kill_and_the_recording_continues() {
     let scratch = Scratch::new("archive-killed");
     let folder = scratch.path("a");
     let mut rng = Rng::from_seed(11);

@@ -158,7 +158,7 @@ fn a_recorder_survives_a_kill_of_its_server() {
 }
 
 #[test]
-fn a_copy_over_tcp_goes_on_after_kills() {
+fn a_copy_over_tcp_resumes_after_kills() {
     let scratch = Scratch::new("archive-served-copy");
     let (from, to) = (scratch.path("from"), scratch.path("to"));
     let (_server, tcp) = serve(&from, "127.0.0.1:0");
@@ -179,7 +179,7 @@ fn positions(place: &str) -> Vec<u64> {
 }
 
 #[test]
-fn a_copy_into_a_running_server_goes_on_after_kills() {
+fn a_copy_into_a_running_server_resumes_after_kills() {
     let scratch = Scratch::new("archive-pushed");
     let (from, to) = (scratch.path("from"), scratch.path("to"));
     let (_server, tcp) = serve(&to, "127.0.0.1:0");

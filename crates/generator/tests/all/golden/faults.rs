@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// A system in which who is told to join or to leave has done so at once. The first member leads.
+/// A system whose nodes join and leave at once. The first member leads.
 fn system() -> impl FnMut(&Op) -> SimulatedReply + Send + 'static {
     let mut members: BTreeSet<NodeId> = (1..=3).map(NodeId::server).collect();
     move |op| {

@@ -276,7 +276,7 @@ fn each_process_begins_anew_after_a_crash() {
 }
 
 #[test]
-fn sequential_keys_go_one_after_the_other() {
+fn sequential_keys_follow_one_another() {
     let ops = sequential_keys((1..=3).map(Key::Int), |key| {
         let name = if *key == Key::Int(2) { "write" } else { "read" };
         numbers(name).limit(2)

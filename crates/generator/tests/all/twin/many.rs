@@ -191,7 +191,7 @@ pub(super) fn ask_reserve(
             .filter(|&index| parts[index].is_some() && !sights[index].free.is_empty());
         let same = ranges.iter().all(|range| range.len() == ranges[0].len());
         let order = lots(rng, able.map(|i| (i, ranges[i].len() as u64)), same);
-        let nobody = order.is_empty();
+        let is_empty = order.is_empty();
         let before = parts.clone();
         let ask = |index: usize| before[index].as_ref().unwrap().ask(&sights[index]);
         let ran = race(order, sight.time, ask, |index, kept| {
@@ -199,7 +199,7 @@ pub(super) fn ask_reserve(
         });
         match ran {
             Race::Ended(index) => parts[index] = None,
-            Race::Waiting if !nobody => {
+            Race::Waiting if !is_empty => {
                 return Asked::same(Next::Pending, me(rng.clone(), &parts));
             }
             Race::Waiting => break,

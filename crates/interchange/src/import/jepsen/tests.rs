@@ -108,7 +108,7 @@ fn a_torn_index_falls_back_to_an_older_one() {
 }
 
 #[test]
-fn a_test_without_an_index_is_told() {
+fn a_test_without_an_index_is_refused_with_the_reason() {
     let mut bytes = VERSION_1.to_vec();
     bytes[10..18].fill(0);
     let text = printed(&bytes);
@@ -150,7 +150,7 @@ fn a_damaged_chunk_is_named_and_the_others_are_read() {
 }
 
 #[test]
-fn what_is_no_such_file_is_told() {
+fn foreign_files_are_refused_with_the_reason() {
     let mut newer = VERSION_1.to_vec();
     newer[9] = 2;
     let cases: [&[u8]; 4] = [b"", b"SEATRIAL", b"JEPSEN\0\0", &newer];

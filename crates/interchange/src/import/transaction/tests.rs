@@ -272,7 +272,7 @@ fn the_quick_way_leads_to_the_same() {
 }
 
 #[test]
-fn what_is_usual_is_read_the_quick_way() {
+fn common_shapes_take_the_fast_path() {
     let read = |text: &str| {
         let dialect = match text.as_bytes().get(1) {
             Some(b'"') => Dialect::Json,

@@ -199,7 +199,7 @@ fn pending_operations_may_have_taken_effect() {
 }
 
 #[test]
-fn what_is_not_applicable_has_a_reason() {
+fn inapplicable_histories_have_a_reason() {
     assert_answer(
         Collection::Queue,
         &[(Add, 0, 1, 2), (Remove, 0, 3, 4), (Add, 0, 5, 6)],

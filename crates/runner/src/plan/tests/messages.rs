@@ -263,7 +263,7 @@ fn options_have_their_bounds() {
 }
 
 #[test]
-fn advice_is_given_about_what_is_hardly_meant() {
+fn advice_is_given_about_likely_mistakes() {
     let mut said = String::new();
     for text in [
         "f = 'a'\nrepeat = true",
@@ -310,7 +310,7 @@ fn advice_is_given_about_what_is_hardly_meant() {
 }
 
 #[test]
-fn what_is_not_toml() {
+fn text_that_is_not_toml() {
     check(
         &[
             "f = ",
