@@ -12,7 +12,9 @@
 mod bank;
 mod counter;
 mod data_type;
+mod dense_table;
 mod element;
+mod element_map;
 mod lock;
 mod log;
 mod long_fork;

@@ -1,7 +1,6 @@
 //! Logs with offsets, like Kafka's.
 
 mod adjacency;
-mod dense_table;
 mod effects;
 mod order;
 mod read_graph;
@@ -197,6 +196,9 @@ impl Fold for LogFold {
         let functions = chunk.template_fs();
         let functions = functions.map(|f| LogFunction::named(f.as_str()));
         let functions: Vec<Option<LogFunction>> = functions.collect();
+        if functions.iter().all(Option::is_none) {
+            return ControlFlow::Continue(());
+        }
         for (place, template) in chunk.template_ids().iter().enumerate() {
             if let Some(f) = functions[*template as usize]
                 && chunk.process(place).is_client()

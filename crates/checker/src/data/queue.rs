@@ -2,10 +2,10 @@
 
 use super::data_type::{DataType, OperationEvent};
 use super::element::{Element, elements};
+use super::element_map::ElementMap;
 use super::verdict_builder::VerdictBuilder;
 use crate::{Aims, Checker, OnlineChecker, Verdict};
 use seatrial_history::{History, OpType};
-use std::collections::BTreeMap;
 
 /// Every element that was dequeued was enqueued before, and as often: Jepsen's `queue` over an unordered queue.
 ///
@@ -19,7 +19,7 @@ pub struct Queue;
 /// The state of one queue.
 #[derive(Default)]
 pub(crate) struct QueueState {
-    elements: BTreeMap<Element, QueuedElement>,
+    elements: ElementMap<QueuedElement>,
     unexpected: Vec<(Element, u64)>,
     /// Element, its enqueue, the previous dequeue, and the surplus one.
     duplicated: Vec<(Element, u64, u64, u64)>,
@@ -65,15 +65,13 @@ impl DataType for Queue {
         match (event.kind, event.f.as_str()) {
             (OpType::Invoke, "enqueue") => {
                 state.enqueued += 1;
-                let known = state
-                    .elements
-                    .entry(event.value.into())
-                    .or_insert(QueuedElement {
-                        enqueued: 0,
-                        dequeued: 0,
-                        enqueue: event.index,
-                        dequeue: event.index,
-                    });
+                let absent = QueuedElement {
+                    enqueued: 0,
+                    dequeued: 0,
+                    enqueue: event.index,
+                    dequeue: event.index,
+                };
+                let known = state.elements.entry(&event.value.into(), absent);
                 known.enqueued += 1;
                 known.enqueue = event.index;
             }

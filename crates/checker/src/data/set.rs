@@ -2,11 +2,12 @@
 
 use super::data_type::{DataType, OperationEvent};
 use super::element::{Element, elements};
+use super::element_map::ElementMap;
 use super::verdict_builder::VerdictBuilder;
 use crate::{Aims, Checker, OnlineChecker, Robustness, Verdict};
 use seatrial_history::{History, OpType, Value};
 use seatrial_machine::counted;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Elements are added (`add`), and the last read (`read`) must have every element whose addition succeeded, and none whose
 /// addition was never invoked: Jepsen's `set`.
@@ -21,7 +22,7 @@ pub struct Set;
 /// The state of one set.
 #[derive(Default)]
 pub(crate) struct SetState {
-    added: BTreeMap<Element, Addition>,
+    added: ElementMap<Addition>,
     /// The read that completed last: indices of its invocation and completion, and its value.
     read: Option<(u64, u64, Value)>,
 }
@@ -45,14 +46,15 @@ impl DataType for Set {
                     invoked: event.index,
                     acknowledged: None,
                 };
-                state.added.entry(event.value.into()).or_insert(added);
+                state.added.entry(&event.value.into(), added);
             }
             (OpType::Ok, true) => {
                 let element = Element::from(event.argument());
-                let added = state.added.entry(element).or_insert(Addition {
+                let absent = Addition {
                     invoked: event.started(),
                     acknowledged: None,
-                });
+                };
+                let added = state.added.entry(&element, absent);
                 added.acknowledged.get_or_insert(event.index);
             }
             (OpType::Ok, false) if !matches!(event.value, Value::Nil) => {
@@ -65,7 +67,10 @@ impl DataType for Set {
     fn finish(&self, state: SetState, builder: &mut VerdictBuilder) {
         let SetState { added, read } = state;
         builder.count("attempts", added.len() as u64);
-        let acknowledged = added.values().filter(|one| one.acknowledged.is_some());
+        let acknowledged = added
+            .values()
+            .iter()
+            .filter(|one| one.acknowledged.is_some());
         builder.count("acknowledged", acknowledged.count() as u64);
         let Some((began, index, value)) = read else {
             return builder.no_evidence("the set was never read");
@@ -76,7 +81,8 @@ impl DataType for Set {
         let read: BTreeSet<Element> = read.into_iter().collect();
         let mut lost = Vec::new();
         let (mut present, mut recovered, mut unread) = (0, Vec::new(), 0);
-        for (element, one) in &added {
+        let sorted = added.sorted();
+        for (element, one) in sorted.iter().map(|one| (&one.0, one.1)) {
             match (read.contains(element), one.acknowledged) {
                 (true, None) => recovered.push(element),
                 (true, Some(_)) => present += 1,
@@ -95,8 +101,7 @@ impl DataType for Set {
                 }
             }
         }
-        let unexpected: Vec<&Element> =
-            read.iter().filter(|one| !added.contains_key(one)).collect();
+        let unexpected: Vec<&Element> = read.iter().filter(|one| !added.contains(one)).collect();
         for element in &unexpected {
             builder.anomaly("unexpected", || {
                 let summary =

@@ -2,6 +2,7 @@
 
 use super::data_type::{DataType, OperationEvent, StartedOperation};
 use super::element::{Element, elements};
+use super::element_map::ElementMap;
 use super::verdict_builder::{VerdictBuilder, WORST_MAX};
 use crate::{Aims, CertainAnomalies, Checker, OnlineChecker, Robustness, Verdict};
 use seatrial_history::{History, OpType, Value};
@@ -93,8 +94,7 @@ struct ElementReads {
 /// The state of one set.
 #[derive(Default)]
 pub(crate) struct SetFullState {
-    numbers: BTreeMap<Element, u32>,
-    followed: Vec<ElementReads>,
+    followed: ElementMap<ElementReads>,
     reads: u64,
     /// By element: its most occurrences in one read, and the first such read.
     duplicated: BTreeMap<Element, (usize, u64)>,
@@ -105,49 +105,26 @@ pub(crate) struct SetFullState {
 }
 
 impl SetFullState {
-    fn number(&mut self, element: Element) -> usize {
-        let next = self.followed.len() as u32;
-        let number = *self.numbers.entry(element).or_insert(next);
-        if number == next {
-            self.followed.push(ElementReads::default());
-        }
-        debug_assert!(
-            self.numbers.len() == self.followed.len(),
-            "each element is followed once"
-        );
-        number as usize
+    fn followed(&mut self, element: &Element) -> &mut ElementReads {
+        self.followed.entry(element, ElementReads::default())
     }
 
     fn read(&mut self, event: &OperationEvent<'_>, began: OperationTime) {
-        let Some(mut read) = elements(event.value) else {
+        // The number of the read marks its elements, so that no set of them is built.
+        self.reads += 1;
+        if !self.mark(event.value) && !self.mark_sorted(event) {
+            self.reads -= 1;
             self.refused = self.refused.or(Some(event.index));
             return;
-        };
-        read.sort_unstable();
-        self.reads += 1;
-        for same in read.chunk_by(|one, other| one == other) {
-            let element = &same[0];
-            if same.len() > 1 {
-                let most = self.duplicated.entry(element.clone()).or_default();
-                if most.0 < same.len() {
-                    *most = (same.len(), event.index);
-                }
-            }
-            if let Some(&number) = self.numbers.get(element) {
-                self.followed[number as usize].read = self.reads;
-            } else {
-                let first = self.unexpected.entry(element.clone());
-                first.or_insert(event.index);
-            }
         }
         let completed = OperationTime {
             index: event.index,
             time: event.time,
         };
-        for one in &mut self.followed {
-            // The number of the read marks its elements, so that no set of them is built.
-            let is_there = one.read == self.reads;
-            debug_assert!(one.read <= self.reads, "no element is in a later read");
+        let reads = self.reads;
+        for one in self.followed.values_mut() {
+            debug_assert!(one.read <= reads, "no element is in a later read");
+            let is_there = one.read == reads;
             let latest = if is_there {
                 &mut one.present
             } else {
@@ -161,6 +138,49 @@ impl SetFullState {
                 one.reader.get_or_insert(completed.index);
             }
         }
+    }
+
+    /// Marks the elements of a read, if they are integers that were added, each there once: then there is nothing else to do.
+    fn mark(&mut self, value: &Value) -> bool {
+        let (Value::List(items) | Value::Set(items)) = value else {
+            return false;
+        };
+        let reads = self.reads;
+        items.iter().all(|item| {
+            let Value::Int(integer) = item else {
+                return false;
+            };
+            let Some(number) = self.followed.number_of(*integer) else {
+                return false;
+            };
+            let one = &mut self.followed.values_mut()[number as usize];
+            std::mem::replace(&mut one.read, reads) != reads
+        })
+    }
+
+    /// The same of any read, with what it has twice, and what was not added. False for what is no set.
+    fn mark_sorted(&mut self, event: &OperationEvent<'_>) -> bool {
+        let Some(mut read) = elements(event.value) else {
+            return false;
+        };
+        read.sort_unstable();
+        for same in read.chunk_by(|one, other| one == other) {
+            let element = &same[0];
+            if same.len() > 1 {
+                let most = self.duplicated.entry(element.clone()).or_default();
+                if most.0 < same.len() {
+                    *most = (same.len(), event.index);
+                }
+            }
+            let reads = self.reads;
+            if let Some(one) = self.followed.get_mut(element) {
+                one.read = reads;
+            } else {
+                let first = self.unexpected.entry(element.clone());
+                first.or_insert(event.index);
+            }
+        }
+        true
     }
 }
 
@@ -212,12 +232,10 @@ impl DataType for SetFull {
     fn apply(&self, state: &mut SetFullState, event: &OperationEvent<'_>) {
         match (event.kind, event.f == "add") {
             (OpType::Invoke, true) => {
-                let number = state.number(event.value.into());
-                state.followed[number].attempts += 1;
+                state.followed(&event.value.into()).attempts += 1;
             }
             (kind @ (OpType::Ok | OpType::Fail), true) => {
-                let number = state.number(event.argument().into());
-                let one = &mut state.followed[number];
+                let one = state.followed(&event.argument().into());
                 if kind == OpType::Fail {
                     one.failures += 1;
                 } else {
@@ -241,8 +259,8 @@ impl DataType for SetFull {
         builder.count("reads", state.reads);
         builder.count("attempts", state.followed.len() as u64);
         let mut results = ResultsByState::default();
-        for (element, &number) in &state.numbers {
-            let one = &state.followed[number as usize];
+        let followed = state.followed.sorted();
+        for (element, one) in followed.iter().map(|one| (&one.0, one.1)) {
             results.add(element, one);
             if self.visibility == Visibility::Linearizable
                 && one.final_state() == FinalState::Stable
@@ -269,7 +287,7 @@ impl DataType for SetFull {
                 )
             });
         }
-        let never = |element: &&Element| !state.numbers.contains_key(element);
+        let never = |element: &&Element| !state.followed.contains(element);
         let unexpected: Vec<&Element> = state.unexpected.keys().filter(never).collect();
         for element in &unexpected {
             let index = state.unexpected[*element];

@@ -2,11 +2,11 @@
 
 use super::data_type::{DataType, OperationEvent};
 use super::element::{Element, elements};
+use super::element_map::ElementMap;
 use super::verdict_builder::VerdictBuilder;
 use crate::{Aims, Checker, OnlineChecker, Robustness, Verdict};
 use seatrial_history::{History, OpType, Value};
 use seatrial_machine::counted;
-use std::collections::BTreeMap;
 
 /// Every element that is enqueued is dequeued: Jepsen's `total-queue`, for histories that end by draining the queue (`drain`,
 /// or as many `dequeue`s as it takes).
@@ -23,7 +23,7 @@ pub struct TotalQueue;
 /// The state of one queue.
 #[derive(Default)]
 pub(crate) struct TotalQueueState {
-    elements: BTreeMap<Element, ElementCounts>,
+    elements: ElementMap<ElementCounts>,
     /// The first drain that may have taken any element.
     crashed: Option<u64>,
     /// Drains under way.
@@ -66,8 +66,8 @@ impl TotalQueueState {
         self.emptied = self.emptied.max(event.invocation.map(|it| it.index));
     }
 
-    fn dequeue(&mut self, element: Element, index: u64) {
-        let counted = self.elements.entry(element).or_default();
+    fn dequeue(&mut self, element: &Element, index: u64) {
+        let counted = self.elements.entry(element, ElementCounts::default());
         counted.dequeued += 1;
         counted.dequeue = index;
     }
@@ -79,14 +79,15 @@ impl TotalQueueState {
         match (event.kind, elements(event.value)) {
             (OpType::Ok, Some(drained)) => {
                 for element in drained {
-                    self.dequeue(element, event.index);
+                    self.dequeue(&element, event.index);
                 }
                 self.empty(event);
             }
             (OpType::Fail, _) => {}
             (OpType::Info, Some(perhaps)) if !perhaps.is_empty() => {
                 for element in perhaps {
-                    self.elements.entry(element).or_default().perhaps += 1;
+                    let absent = ElementCounts::default();
+                    self.elements.entry(&element, absent).perhaps += 1;
                 }
             }
             _ => self.crashed = self.crashed.or(Some(event.index)),
@@ -114,18 +115,20 @@ impl DataType for TotalQueue {
         match (event.kind, event.f.as_str()) {
             (OpType::Invoke, "enqueue") => {
                 let element = Element::from(event.value);
-                state.elements.entry(element).or_default().attempts += 1;
+                let absent = ElementCounts::default();
+                state.elements.entry(&element, absent).attempts += 1;
             }
             (OpType::Ok, "enqueue") => {
                 let element = Element::from(event.argument());
-                let counted = state.elements.entry(element).or_default();
+                let counted = state.elements.entry(&element, ElementCounts::default());
                 counted.acknowledged += 1;
                 counted.acknowledgement = event.index;
             }
-            (OpType::Ok, "dequeue") => state.dequeue(event.value.into(), event.index),
+            (OpType::Ok, "dequeue") => state.dequeue(&event.value.into(), event.index),
             (OpType::Info, "dequeue") if !matches!(event.value, Value::Nil) => {
                 let element = Element::from(event.value);
-                state.elements.entry(element).or_default().perhaps += 1;
+                let absent = ElementCounts::default();
+                state.elements.entry(&element, absent).perhaps += 1;
             }
             (OpType::Invoke, "drain") => state.draining += 1,
             (_, "drain") => state.drain(event),
@@ -137,7 +140,8 @@ impl DataType for TotalQueue {
         let (mut lost, mut unexpected) = (Vec::new(), Vec::new());
         let mut undrained = 0;
         let [mut duplicated, mut recovered, mut uncertain] = [const { Vec::new() }; 3];
-        for (element, counted) in &state.elements {
+        let elements = state.elements.sorted();
+        for (element, counted) in elements.iter().map(|one| (&one.0, one.1)) {
             let ElementCounts {
                 attempts,
                 acknowledged,

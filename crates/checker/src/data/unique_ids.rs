@@ -2,12 +2,12 @@
 
 use super::data_type::{DataType, OperationEvent};
 use super::element::Element;
+use super::element_map::ElementMap;
 use super::verdict_builder::VerdictBuilder;
 use crate::{Aims, CertainAnomalies, Checker, OnlineChecker, Robustness, Verdict};
 use seatrial_history::{History, OpType, Value};
 use serde_json::json;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 /// Every `generate` that succeeds returns a value that no other returned: Jepsen's `unique-ids`.
 ///
@@ -20,7 +20,7 @@ pub struct UniqueIds;
 #[derive(Default)]
 pub(crate) struct UniqueIdsState {
     attempts: u64,
-    given: BTreeMap<Element, IdentifierUses>,
+    given: ElementMap<IdentifierUses>,
     /// The first success without an identifier.
     empty: Option<u64>,
 }
@@ -43,11 +43,12 @@ impl DataType for UniqueIds {
             (OpType::Invoke, _) => state.attempts += 1,
             (OpType::Ok, Value::Nil) => state.empty = state.empty.or(Some(index)),
             (OpType::Ok, value) => {
-                let given = state.given.entry(value.into()).or_insert(IdentifierUses {
+                let absent = IdentifierUses {
                     count: 0,
                     first: index,
                     last: index,
-                });
+                };
+                let given = state.given.entry(&value.into(), absent);
                 given.count += 1;
                 given.last = index;
             }
@@ -62,14 +63,20 @@ impl DataType for UniqueIds {
             empty,
         } = state;
         builder.count("attempts", attempts);
-        builder.count("acknowledged", given.values().map(|one| one.count).sum());
+        builder.count(
+            "acknowledged",
+            given.values().iter().map(|one| one.count).sum(),
+        );
         debug_assert!(
             given
                 .values()
+                .iter()
                 .all(|one| one.count > 0 && one.first <= one.last),
             "an identifier is there because it was given"
         );
+        let given = given.sorted();
         let twice = given.iter().filter(|(_, one)| one.count > 1);
+        let twice = twice.map(|(identifier, one)| (identifier, *one));
         let mut twice: Vec<(&Element, &IdentifierUses)> = twice.collect();
         builder.list("duplicated", twice.iter().map(|one| one.0));
         // The most frequent first.
@@ -83,7 +90,7 @@ impl DataType for UniqueIds {
                 (vec![one.first, one.last], summary)
             });
         }
-        let ends = given.first_key_value().zip(given.last_key_value());
+        let ends = given.first().zip(given.last());
         if let Some(((lowest, _), (highest, _))) = ends {
             builder.figure("range", json!([lowest.to_string(), highest.to_string()]));
         }

@@ -57,6 +57,9 @@ pub(super) struct Adjacencies {
 impl Adjacencies {
     /// Makes room for this many messages.
     pub(super) fn reserve(&mut self, messages: usize) {
+        if messages <= self.polled.len() {
+            return;
+        }
         let none = Successor {
             next: NONE,
             count: 0,
@@ -75,6 +78,9 @@ impl Adjacencies {
     /// Notes that `next` came after `one` in the poll of one operation.
     #[inline]
     pub(super) fn note_inside(&mut self, one: u32, next: u32, operation: u64) {
+        if self.polled_inside.len() <= one as usize {
+            self.reserve(one as usize + 1);
+        }
         let slot = &mut self.polled_inside[one as usize];
         if slot.next == next {
             slot.count = slot.count.saturating_add(1);

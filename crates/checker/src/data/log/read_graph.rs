@@ -71,9 +71,9 @@ impl ReadGraph {
         self.completions.len() as u32
     }
 
-    /// Can no cycle contain the operation with this number, or those before it?
-    pub(super) fn is_past(&self, number: u32) -> bool {
-        number < self.first
+    /// No cycle can contain the operations below this number.
+    pub(super) fn past(&self) -> u32 {
+        self.first
     }
 
     /// By number: index of the completion; the first is none.

@@ -1,9 +1,9 @@
 //! The state of all logs, operation by operation.
 
 use super::adjacency::{Adjacencies, MessageAdjacency};
-use super::dense_table::{DenseTable, SlotValue};
 use super::effects::{LogEffects, LogFunction, MessageNumbers, PolledRun, SentMessage};
 use super::read_graph::{BEFORE_GRAPH, NO_SENDER, ReadGraph};
+use crate::data::dense_table::{DenseTable, SlotValue};
 use seatrial_cycles::CompletedOperation;
 use seatrial_history::{FixedMap, Key, OpType, Process, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -186,6 +186,8 @@ pub(super) struct LogState {
     pub(super) unseen: UnseenSeries,
     /// Of the operation that is applied: the messages that it polled, in the order of [`LogEffects::polled`].
     numbers: Vec<u32>,
+    /// Those of them whose senders may be on a cycle.
+    candidates: Vec<u32>,
 }
 
 impl MessageNumbers for LogMessages {
@@ -327,32 +329,51 @@ impl LogState {
         }
     }
 
-    /// Notes the messages polled, and finds their numbers. The cost of a check: each message of each poll comes by here.
+    /// Notes the messages polled, finds their numbers, and notes which come one after the other. Nearly the whole cost of a
+    /// check: each message of each poll comes by here, once.
     fn poll(&mut self, event: &LogEvent<'_>, effects: &LogEffects) {
-        let index = event.index;
+        let (index, is_ok) = (event.index, event.kind == OpType::Ok);
+        let rebalanced = event.rebalances.map(rebalanced).unwrap_or_default();
+        let past = self.graph.as_ref().map(ReadGraph::past);
         self.numbers.clear();
         self.numbers.resize(effects.polled.len() / 2, NO_SENDER);
+        self.candidates.clear();
+        // The log of the run before, and its last message, to which the first of the next run of the log is adjacent.
+        let mut before: Option<(u32, u32)> = None;
         for run in &effects.runs {
-            for place in run.start / 2..run.end / 2 {
-                let at = 2 * place as usize;
-                let (offset, value) = (effects.polled[at], effects.polled[at + 1]);
+            let key = &self.log.partitions[run.partition as usize].key;
+            let is_compared = rebalanced.is_empty() || !rebalanced.contains(key);
+            let mut last = before
+                .filter(|before| before.0 == run.partition)
+                .map(|before| before.1);
+            let places = run.start as usize / 2..run.end as usize / 2;
+            let pairs = effects.polled[run.start as usize..run.end as usize].as_chunks::<2>();
+            for (place, &[offset, value]) in places.zip(pairs.0) {
                 let number = self.log.polled(run.partition, offset, value, index);
-                self.numbers[place as usize] = number;
+                self.numbers[place] = number;
                 let message = &mut self.log.messages[number as usize];
                 message.reader = message.reader.min(index);
-                if event.kind != OpType::Ok {
-                    continue;
+                if is_ok {
+                    if message.polls == 0 {
+                        self.unseen.change(-i64::from(message.is_acknowledged));
+                    }
+                    message.polls += 1;
+                    message.successful_reader = message.successful_reader.min(index);
+                    if message.invocation == NEVER && past.is_none() {
+                        let first = self.early_readers.entry(number).or_insert(index);
+                        *first = index.min(*first);
+                    }
                 }
-                if message.polls == 0 {
-                    self.unseen.change(-i64::from(message.is_acknowledged));
+                if past.is_some_and(|past| message.sender >= past) {
+                    self.candidates.push(number);
                 }
-                message.polls += 1;
-                message.successful_reader = message.successful_reader.min(index);
-                if message.invocation == NEVER && self.graph.is_none() {
-                    let first = self.early_readers.entry(number).or_insert(index);
-                    *first = index.min(*first);
+                if let Some(last) = last.replace(number)
+                    && is_compared
+                {
+                    self.adjacencies.note_inside(last, number, index);
                 }
             }
+            before = last.map(|last| (run.partition, last));
         }
     }
 
@@ -363,9 +384,7 @@ impl LogState {
         };
         let messages = &self.log.messages;
         let sender = |message: u32| messages[message as usize].sender;
-        let polled = self.numbers.iter().copied();
-        let polled = polled.filter(|message| !graph.is_past(sender(*message)));
-        let polled: Vec<u32> = polled.collect();
+        let polled = self.candidates.clone();
         let operation = CompletedOperation {
             index: event.index,
             started: event.invocation.map_or(event.index, |one| one.index),
@@ -377,11 +396,10 @@ impl LogState {
         graph.add(operation, floor, polled, sent, sender);
     }
 
-    /// Notes adjacencies, inside the operation and from the process's one before.
+    /// Notes adjacencies from the process's operation before, and of what the operation sent.
     fn compare(&mut self, event: &LogEvent<'_>, effects: &LogEffects) {
         let index = event.index;
         self.adjacencies.reserve(self.log.messages.len());
-        let rebalanced = event.rebalances.map(rebalanced).unwrap_or_default();
         let consumer = self.consumers.entry(event.process).or_default();
         let adjacencies = &mut self.adjacencies;
         for runs in effects.logs() {
@@ -392,12 +410,6 @@ impl LogState {
                 && let Some(first) = first
             {
                 adjacencies.note(MessageAdjacency::Polled, [last, first], [before, index]);
-            }
-            if rebalanced.is_empty()
-                || !rebalanced.contains(&self.log.partitions[partition as usize].key)
-            {
-                let pairs = polled().zip(polled().skip(1));
-                pairs.for_each(|(one, next)| adjacencies.note_inside(one, next, index));
             }
             if event.kind == OpType::Ok {
                 *consumer.polled.entry(partition, (None, 0)) = (last, index);

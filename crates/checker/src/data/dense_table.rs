@@ -9,7 +9,7 @@ const SLOTS_PER_ENTRY: usize = 8;
 const SLOTS_MIN: usize = 256;
 
 /// A value that can say that its slot is empty.
-pub(super) trait SlotValue: Copy {
+pub(crate) trait SlotValue: Copy {
     /// An empty slot.
     const EMPTY: Self;
 
@@ -28,7 +28,7 @@ impl SlotValue for u32 {
 ///
 /// The array has at most [`SLOTS_PER_ENTRY`] slots for each entry, so that keys with large gaps cost what a tree costs. When it
 /// grows, it takes over the tree's keys in its range: a key is in one of the two.
-pub(super) struct DenseTable<T> {
+pub(crate) struct DenseTable<T> {
     /// The key of the first slot.
     base: i64,
     slots: Vec<T>,
@@ -49,7 +49,7 @@ impl<T> Default for DenseTable<T> {
 
 impl<T: SlotValue> DenseTable<T> {
     /// Number of entries.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.length
     }
 
@@ -58,7 +58,7 @@ impl<T: SlotValue> DenseTable<T> {
     }
 
     /// The value of a key.
-    pub(super) fn get(&self, key: i64) -> Option<T> {
+    pub(crate) fn get(&self, key: i64) -> Option<T> {
         match self.slot(key).and_then(|slot| self.slots.get(slot)) {
             Some(value) if value.is_empty() => None,
             Some(value) => Some(*value),
@@ -68,7 +68,7 @@ impl<T: SlotValue> DenseTable<T> {
     }
 
     /// Adds a key that is absent.
-    pub(super) fn insert(&mut self, key: i64, value: T) {
+    pub(crate) fn insert(&mut self, key: i64, value: T) {
         debug_assert!(self.get(key).is_none(), "key {key} is there already");
         debug_assert!(!value.is_empty(), "an empty value is no entry");
         if self.length == 0 {
@@ -106,7 +106,7 @@ impl<T: SlotValue> DenseTable<T> {
     }
 
     /// All keys and values, ascending.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (i64, T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (i64, T)> {
         let below = self.others.range(..self.base);
         let above = self.others.range(self.base..);
         let copied = |(key, value): (&i64, &T)| (*key, *value);
