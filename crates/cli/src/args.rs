@@ -206,8 +206,8 @@ impl SimArguments {
 pub(crate) struct ShowArguments {
     /// A test file, or any history that `check` reads.
     pub(crate) file: PathBuf,
-    /// Format of the file: auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, dbcop, dbcop-json, cobra,
-    /// veristrong, timekiller.
+    /// Format of the file: auto, sea, edn, json, jsonl, jepsen, porcupine, porcupine-json, csv, plume, awdit,
+    /// dbcop, dbcop-json, cobra, veristrong, timekiller.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) format: String,
     /// Show what can be salvaged from a damaged test file.
@@ -235,8 +235,8 @@ pub(crate) struct ShowArguments {
 pub(crate) struct SourceArguments {
     /// A test file, or any history that `check` reads; `-` is standard input.
     pub(crate) file: PathBuf,
-    /// Format of the history: auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, dbcop, dbcop-json, cobra,
-    /// veristrong, timekiller.
+    /// Format of the history: auto, sea, edn, json, jsonl, jepsen, porcupine, porcupine-json, csv, plume, awdit,
+    /// dbcop, dbcop-json, cobra, veristrong, timekiller.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) format: String,
     /// Values `[key value]` of clients in a foreign history belong to independent keys (jepsen.independent).

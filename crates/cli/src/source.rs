@@ -18,8 +18,8 @@ use std::io::{self, BufReader, Cursor, Read, Seek};
 use std::path::{Path, PathBuf};
 
 /// The formats that `--format` takes.
-pub(crate) const FORMATS: &str = "auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, dbcop, dbcop-json, \
-                                  cobra, veristrong, timekiller";
+pub(crate) const FORMATS: &str = "auto, sea, edn, json, jsonl, jepsen, porcupine, porcupine-json, csv, plume, awdit, \
+                                  dbcop, dbcop-json, cobra, veristrong, timekiller";
 
 /// Bytes at a file's start that its format is detected from.
 const DETECTION_LENGTH: u64 = 4_096;

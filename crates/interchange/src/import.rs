@@ -12,6 +12,7 @@
 //! ```
 
 mod chunks;
+mod csv;
 mod edn;
 mod fressian;
 mod jepsen;
@@ -20,9 +21,11 @@ mod known;
 mod operation;
 mod operations;
 mod porcupine;
+mod porcupine_json;
 pub mod registers;
 mod sequence;
 mod stream;
+mod timed_rows;
 mod transaction;
 
 pub use chunks::{ChunkReadError, TextChunks};
@@ -47,6 +50,12 @@ pub enum Format {
     /// Porcupine's test data: log lines of a Jepsen run (`INFO  jepsen.util - 3 :invoke :read nil`), or EDN maps with a
     /// `:key` beside the value, which becomes a keyed value.
     Porcupine,
+    /// Rows with columns by name: invocations and completions (`process,type,f,value,…`), or whole operations
+    /// (`process,f,value,result,start,end,…`).
+    Csv,
+    /// Porcupine's operations (`ClientId`, `Input`, `Call`, `Output`, `Return`) or events (`Kind`, `Value`, `Id`) as Go
+    /// writes them in JSON: an array, or one after another.
+    PorcupineJson,
     /// Plume's and PolySI's text: a line `r(KEY,VALUE,SESSION,TRANSACTION)` or `w(…)` for each operation. Transaction -1
     /// was aborted, value 0 is the initial state.
     Plume,
@@ -68,10 +77,12 @@ pub enum Format {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 10] = [
+    pub const ALL: [Format; 12] = [
         Format::Edn,
         Format::Json,
         Format::Porcupine,
+        Format::Csv,
+        Format::PorcupineJson,
         Format::Plume,
         Format::Awdit,
         Format::VeriStrong,
@@ -87,6 +98,8 @@ impl Format {
             Format::Edn => "edn",
             Format::Json => "json",
             Format::Porcupine => "porcupine",
+            Format::Csv => "csv",
+            Format::PorcupineJson => "porcupine-json",
             Format::Plume => "plume",
             Format::Awdit => "awdit",
             Format::VeriStrong => "veristrong",
@@ -100,7 +113,10 @@ impl Format {
     /// Does the format record the real-time order of invocations and completions? If not, the order in the file means nothing,
     /// except within a process.
     pub const fn has_times(self) -> bool {
-        matches!(self, Format::Edn | Format::Json | Format::Porcupine)
+        matches!(
+            self,
+            Format::Edn | Format::Json | Format::Porcupine | Format::Csv | Format::PorcupineJson
+        )
     }
 
     /// The format of this name.
@@ -109,6 +125,8 @@ impl Format {
             "edn" | "jepsen-edn" | "elle" => Some(Format::Edn),
             "json" | "jsonl" | "json-lines" => Some(Format::Json),
             "porcupine" | "porcupine-etcd-log" | "porcupine-kv-log" => Some(Format::Porcupine),
+            "csv" => Some(Format::Csv),
+            "porcupine-json" => Some(Format::PorcupineJson),
             "plume" | "polysi" => Some(Format::Plume),
             "awdit" | "awdit-text" => Some(Format::Awdit),
             "veristrong" | "elle-list-append" => Some(Format::VeriStrong),
@@ -208,6 +226,9 @@ pub fn detect(name: &str, first: &[u8]) -> Option<Format> {
     if porcupine::is_table(&text) {
         return Some(Format::Porcupine);
     }
+    if csv::is_header(&text) {
+        return Some(Format::Csv);
+    }
     let mut reader = Reader::new(&text);
     reader.skip_blank().ok()?;
     if matches!(reader.peek(), Some(b'[' | b'(')) {
@@ -232,6 +253,9 @@ pub fn detect(name: &str, first: &[u8]) -> Option<Format> {
         if reader.peek() == Some(b'"') {
             let named = reader.form().is_ok() && reader.skip_blank().is_ok();
             return match reader.peek() {
+                Some(b':') if named && porcupine_json::is_porcupine(&text) => {
+                    Some(Format::PorcupineJson)
+                }
                 Some(b':') if named => Some(Format::Json),
                 _ => None,
             };

@@ -32,8 +32,8 @@ pub(crate) struct CheckArguments {
     /// or Cobra's logs.
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Format of the file: auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, dbcop, dbcop-json, cobra,
-    /// veristrong, timekiller.
+    /// Format of the file: auto, sea, edn, json, jsonl, jepsen, porcupine, porcupine-json, csv, plume, awdit,
+    /// dbcop, dbcop-json, cobra, veristrong, timekiller.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) format: String,
     /// Checkers, separated by commas [default: those of the file's test, else inferred from its operations].

@@ -101,7 +101,7 @@ fn unknown_formats_are_refused_with_the_available_ones() {
     let out = scratch.path("a.sea");
     assert!(said(&["import", &text, "-o", &out]).contains("a.txt:1:1: not a history"));
     assert!(
-        said(&["import", &lines, "-o", &out, "--format", "csv"]).contains("unknown format `csv`")
+        said(&["import", &lines, "-o", &out, "--format", "xml"]).contains("unknown format `xml`")
     );
     assert!(said(&["export", &lines, "--to", "csv"]).contains("unknown format `csv`"));
     assert!(said(&["export", &lines, "--to", "sea"]).contains("-o FILE"));

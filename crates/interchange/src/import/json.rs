@@ -45,11 +45,7 @@ impl JsonOperations {
             AfterBlank::Unclosed => return Ok(Parsed::Unclosed(container.opened())),
             AfterBlank::Operation => {}
         }
-        let mut json = JsonReader {
-            text,
-            at: between.at(),
-            depth: 0,
-        };
+        let mut json = JsonReader::starting(text, between.at());
         let draft = json.operation(&mut self.builder)?;
         let end = json.at;
         self.container = container;
@@ -58,13 +54,43 @@ impl JsonOperations {
 }
 
 /// A cursor over JSON text. Recursive descent with a depth bound; strings without escapes are borrowed.
-struct JsonReader<'a> {
+pub(super) struct JsonReader<'a> {
     text: &'a str,
     at: usize,
     depth: u32,
 }
 
 impl<'a> JsonReader<'a> {
+    /// A reader at a place in `text`.
+    pub(super) fn starting(text: &'a str, at: usize) -> JsonReader<'a> {
+        JsonReader { text, at, depth: 0 }
+    }
+
+    /// The value that is the whole text; `None` when it is no JSON.
+    pub(super) fn whole(text: &'a str) -> Option<Form<'a>> {
+        let mut json = JsonReader::starting(text, 0);
+        let form = json.form().ok()?;
+        json.peek().is_none().then_some(form)
+    }
+
+    /// Where it is.
+    pub(super) fn offset(&self) -> usize {
+        self.at
+    }
+
+    /// Reads an object from its opening brace; `member` takes each member, or says what is wrong with its value.
+    pub(super) fn object(
+        &mut self,
+        mut member: impl FnMut(&str, Form<'a>) -> Result<(), String>,
+    ) -> Result<(), SyntaxFault> {
+        self.members(|json, name| {
+            json.peek();
+            let value_at = json.at;
+            let value = json.form()?;
+            member(&name, value).map_err(|problem| SyntaxFault::new(value_at, problem))
+        })
+    }
+
     fn fault(&self, problem: impl Into<String>) -> SyntaxFault {
         SyntaxFault::new(self.at, problem)
     }

@@ -2,6 +2,7 @@
 
 use super::registers::{RegisterOperations, TransactionReader};
 use super::stream::{READ_LENGTH, TextOperations, Unread, error_at};
+use super::timed_rows::RowOperations;
 use super::{DETECTION_LENGTH, Format, ImportError, Options, TextChunks, detect};
 use seatrial_history::chunk::Assembly;
 use seatrial_history::{Op, Provenance};
@@ -17,6 +18,7 @@ pub struct Operations<R> {
 
 enum FormatReader<R> {
     Text(Box<TextOperations<R>>),
+    Rows(Box<RowOperations<R>>),
     Registers(Box<RegisterOperations<R>>),
 }
 
@@ -87,7 +89,9 @@ impl<R: Read> Operations<R> {
             };
             return Err(error_at(name, (1, 1), problem));
         };
-        let kind = if format.has_times() {
+        let kind = if matches!(format, Format::Csv | Format::PorcupineJson) {
+            FormatReader::Rows(Box::new(RowOperations::open(name, input, format)))
+        } else if format.has_times() {
             let text = TextOperations::open(name, input, format, options, read_length);
             FormatReader::Text(Box::new(text))
         } else {
@@ -139,11 +143,8 @@ impl<R: Read> Operations<R> {
         }
         let read = match &mut self.kind {
             FormatReader::Text(text) => text.read_into(assembly),
-            FormatReader::Registers(registers) => match registers.read() {
-                Ok(Some(op)) => assembly.add(&op).map(|()| true).map_err(Unread::from),
-                Ok(None) => Ok(false),
-                Err(error) => Err(error.into()),
-            },
+            FormatReader::Rows(rows) => added(rows.read(), assembly),
+            FormatReader::Registers(registers) => added(registers.read(), assembly),
         };
         self.done = !matches!(read, Ok(true));
         read
@@ -172,7 +173,7 @@ impl<R: Read> Operations<R> {
     pub fn warning(&self) -> Option<&str> {
         match &self.kind {
             FormatReader::Text(text) => text.warning(),
-            FormatReader::Registers(_) => None,
+            FormatReader::Rows(_) | FormatReader::Registers(_) => None,
         }
     }
 
@@ -180,6 +181,7 @@ impl<R: Read> Operations<R> {
     pub fn bytes(&self) -> u64 {
         match &self.kind {
             FormatReader::Text(text) => text.bytes(),
+            FormatReader::Rows(rows) => rows.bytes(),
             FormatReader::Registers(registers) => registers.bytes(),
         }
     }
@@ -188,8 +190,17 @@ impl<R: Read> Operations<R> {
     pub fn error(&self, problem: impl Into<String>) -> ImportError {
         match &self.kind {
             FormatReader::Text(text) => text.error(problem),
+            FormatReader::Rows(rows) => rows.error(problem),
             FormatReader::Registers(registers) => registers.error(problem),
         }
+    }
+}
+
+/// Adds an operation that was read to chunks; false when there was none.
+fn added(read: Result<Option<Op>, ImportError>, assembly: &mut Assembly) -> Result<bool, Unread> {
+    match read? {
+        Some(op) => assembly.add(&op).map(|()| true).map_err(Unread::from),
+        None => Ok(false),
     }
 }
 
@@ -202,6 +213,7 @@ impl<R: Read> Iterator for Operations<R> {
         }
         let result = match &mut self.kind {
             FormatReader::Text(text) => text.read(),
+            FormatReader::Rows(rows) => rows.read(),
             FormatReader::Registers(registers) => registers.read(),
         };
         self.done = !matches!(result, Ok(Some(_)));

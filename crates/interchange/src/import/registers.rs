@@ -123,7 +123,11 @@ impl<R: Read> TransactionReader<R> {
             Format::DbcopJson => TransactionParser::DbcopJson(DbcopJson::new(initial)),
             Format::TimeKiller => TransactionParser::TimeKiller(TimeKiller::new(initial)),
             Format::Cobra => TransactionParser::Cobra(Cobra::new()),
-            Format::Edn | Format::Json | Format::Porcupine => TransactionParser::None,
+            Format::Edn
+            | Format::Json
+            | Format::Porcupine
+            | Format::Csv
+            | Format::PorcupineJson => TransactionParser::None,
         };
         let binary = matches!(format, Format::Dbcop | Format::Cobra);
         TransactionReader {

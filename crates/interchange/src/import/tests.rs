@@ -188,14 +188,29 @@ fn formats_are_detected() {
         ("x", "\u{0}\u{1}", None),
         ("x", "", None),
     ];
-    for (name, text, expected) in cases {
+    let more = [
+        ("x", "process,type,f\n0,ok,read", Some(Format::Csv)),
+        ("x", "\"f\", start,end\nread,1,2", Some(Format::Csv)),
+        ("x.csv", "process,f\n0,read", None),
+        (
+            "x",
+            "[{\"ClientId\":0,\"Input\":{\"Op\":0",
+            Some(Format::PorcupineJson),
+        ),
+        (
+            "x",
+            "{\"ClientId\":0,\"Kind\":false",
+            Some(Format::PorcupineJson),
+        ),
+    ];
+    for (name, text, expected) in cases.into_iter().chain(more) {
         assert_eq!(detect(name, text.as_bytes()), expected, "{name} {text}");
     }
     assert_eq!(detect("x", &[0xff, 0xfe]), None);
     for format in Format::ALL {
         assert_eq!(Format::by_name(format.name()), Some(format));
     }
-    assert_eq!(Format::by_name("csv"), None);
+    assert_eq!(Format::by_name("xml"), None);
 }
 
 #[test]

@@ -101,6 +101,14 @@ const PORCUPINE: &str = "INFO  jepsen.util - 0\t:invoke\t:write\t1\nINFO  jepsen
                          INFO  jepsen.util - 1\t:invoke\t:read\tnil\nINFO  jepsen.util - 1\t:ok\t:read\t1\n\
                          INFO  jepsen.util - 2\t:invoke\t:cas\t[1 2]\nINFO  jepsen.util - 2\t:info\t:cas\t:timed-out\n";
 
+const PORCUPINE_OPERATIONS: &str = "[{\"ClientId\":0,\"Input\":{\"Op\":1,\"Key\":\"x\",\"Value\":\"a\"},\"Call\":10,\"Output\":\
+                                    {\"Value\":\"\"},\"Return\":30},{\"ClientId\":1,\"Input\":{\"Op\":0,\"Key\":\"x\",\
+                                    \"Value\":\"\"},\"Call\":20,\"Output\":{\"Value\":\"a\"},\"Return\":40}]";
+const CSV_EVENTS: &str = "process,type,f,value,time\n0,invoke,write,1,5\n0,ok,write,1,9\n1,invoke,cas,\"[1,2]\",10\n\
+                          1,info,cas,\"[1,2]\",11\n2,invoke,read,,12\n2,ok,read,1,13\n";
+const CSV_OPERATIONS: &str =
+    "f,value,result,start,end,process\nread,,1,40,50,1\nwrite,1,,10,40,0\nwrite,2,,20,,2\n";
+
 /// A sample of one file.
 fn one(name: &str, bytes: Vec<u8>) -> Sample {
     Sample {
@@ -238,6 +246,13 @@ impl Maker<'_> {
                 jepsen.map(|it| one("h", it.to_vec())).to_vec(),
             ),
             ("Porcupine", Shape::Text, text(PORCUPINE)),
+            (
+                "Porcupine, operations",
+                Shape::Text,
+                text(PORCUPINE_OPERATIONS),
+            ),
+            ("CSV, events", Shape::Text, text(CSV_EVENTS)),
+            ("CSV, operations", Shape::Text, text(CSV_OPERATIONS)),
             ("AWDIT", Shape::Text, text(AWDIT)),
             ("VeriStrong", Shape::Text, text(VERISTRONG)),
             ("dbcop JSON", Shape::Text, text(DBCOP_JSON)),
