@@ -82,6 +82,7 @@ impl Findings {
                 summary,
                 operations,
                 steps: Vec::new(),
+                linearization: None,
             }
         });
     }

@@ -150,6 +150,7 @@
 //! - `online_checker`: [`OnlineChecker`], [`FoldChecker`], [`WholeHistory`], [`check_source`], [`certify`]
 //! - `incomplete`: [`MissingPart`] and [`Robustness`], the results that hold when operations are missing
 //! - `findings`: [`Findings`], counts of anomalies and the first of each
+//! - `linearization_witness`: [`LinearizationWitness`], why operations are not linearizable, as data
 //! - `stats`: [`Stats`]
 //! - `exceptions`, `availability`, `clock_offsets`: figures of a history that say nothing about a model
 //! - `log_pattern`: [`LogFilePattern`], a regular expression over the nodes' logs
@@ -173,6 +174,7 @@ mod details;
 mod exceptions;
 mod findings;
 mod incomplete;
+mod linearization_witness;
 mod log_pattern;
 mod online_checker;
 mod overview;
@@ -199,6 +201,7 @@ pub use findings::{FINDINGS_MAX, Findings};
 pub use incomplete::{
     CertainAnomalies, MissingPart, Robustness, describe_repairs, without_attributes, without_ok,
 };
+pub use linearization_witness::{EssentialOperations, LinearizationPoint, LinearizationWitness};
 pub use log_pattern::{LogFilePattern, LogFilePatternFigures, LogLine, Pattern, PatternError};
 pub use online_checker::{
     Aims, Checked, FoldChecker, OnlineChecker, Progress, WholeHistory, certify, check_source,

@@ -141,6 +141,7 @@ impl LogFilePattern {
                 summary: format!("{}:{}: {}", one.file, one.number, one.line),
                 operations: Vec::new(),
                 steps: Vec::new(),
+                linearization: None,
             });
             verdict.findings = findings.collect();
         } else if figures.files == 0 {

@@ -1,6 +1,6 @@
 //! Verdicts, findings, and the trait of a checker.
 
-use crate::{Aims, Details, OnlineChecker, Robustness};
+use crate::{Aims, Details, LinearizationWitness, OnlineChecker, Robustness};
 use seatrial_cycles::anomaly::Anomaly;
 use seatrial_history::History;
 use seatrial_verify::{CycleEdge, Evidence};
@@ -63,6 +63,9 @@ pub struct Finding {
     pub operations: Vec<u64>,
     /// A cycle or a chain of dependencies; empty if the summary is the whole explanation.
     pub steps: Vec<FindingStep>,
+    /// Of a violation of linearizability: the longest order that works, and where it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linearization: Option<Box<LinearizationWitness>>,
 }
 
 /// One dependency of an explanation: `from` must come before `to`.

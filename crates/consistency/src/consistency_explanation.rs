@@ -52,6 +52,7 @@ fn finding(
         summary,
         operations,
         steps: Vec::new(),
+        linearization: None,
     }
 }
 

@@ -172,6 +172,7 @@ fn contradiction(anomaly: Anomaly, index: u64, lines: &OperationTexts) -> Findin
         summary: format!("{shown}\n{what}"),
         operations: vec![index],
         steps: Vec::new(),
+        linearization: None,
     }
 }
 
@@ -208,6 +209,7 @@ fn finding(anomaly: Anomaly, read: &AnomalousRead, lines: &OperationTexts) -> Fi
         summary,
         operations,
         steps: Vec::new(),
+        linearization: None,
     }
 }
 

@@ -148,6 +148,7 @@ pub fn explain_cycle<K: Ord>(
         summary: text,
         operations: cycle.nodes.iter().map(|&number| index(number)).collect(),
         steps,
+        linearization: None,
     }
 }
 

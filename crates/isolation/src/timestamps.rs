@@ -223,6 +223,7 @@ fn tell(fault: &TimestampViolation, transactions: &Timestamped) -> Finding {
         summary,
         operations,
         steps: Vec::new(),
+        linearization: None,
     }
 }
 

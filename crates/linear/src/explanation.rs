@@ -1,10 +1,12 @@
 //! The explanation of a violation, in words.
 
+use crate::essential::Essential;
 use crate::model::{Action, Model, Taken};
 use crate::object::ObjectOperation;
+use crate::order_excerpt::OrderExcerpt;
 use crate::search::Counterexample;
-use crate::values::{ObjectStates, StateId};
-use seatrial_checker::Finding;
+use crate::values::{ObjectStates, StateId, bounded_text};
+use seatrial_checker::{EssentialOperations, Finding, LinearizationWitness};
 use seatrial_history::{FixedMap, Key, Op, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -22,6 +24,13 @@ pub(crate) trait ObjectWords<A> {
 
     /// The state in words: "it is 3".
     fn state(&self, state: StateId) -> String;
+
+    /// The state as a bounded text: "3".
+    fn state_text(&self, state: StateId) -> String {
+        let words = self.state(state);
+        let text = words.strip_prefix("it is ").unwrap_or(&words);
+        bounded_text(text, LinearizationWitness::STATE_LENGTH_MAX)
+    }
 }
 
 /// The words of a [`Model`].
@@ -54,6 +63,16 @@ impl ObjectWords<Action> for ActionWords<'_> {
         match self.states.state(state) {
             Value::Text(name) if self.model == Model::Mutex => format!("it is {name}"),
             value => format!("it is {value}"),
+        }
+    }
+
+    fn state_text(&self, state: StateId) -> String {
+        match self.states.state(state) {
+            Value::Text(name) if self.model == Model::Mutex => name.to_string(),
+            _ => {
+                let characters_max = LinearizationWitness::STATE_LENGTH_MAX;
+                self.states.state_text(state, characters_max)
+            }
         }
     }
 }
@@ -94,6 +113,8 @@ pub(crate) struct ViolationExcerpt {
     operations: usize,
     /// The contradiction in one line, instead of an order and states.
     reason: Option<String>,
+    /// The order as data.
+    order: Option<OrderExcerpt>,
 }
 
 /// The excerpt with the operations that it names.
@@ -125,12 +146,7 @@ impl ViolationExcerpt {
             .chain(concurrent.iter().copied());
         let entries = listed.map(|number| {
             let entry = operations[number];
-            let end = if entry.is_required() {
-                entry.ret
-            } else {
-                let end = indeterminate.get(&entry.call);
-                end.copied().unwrap_or(entry.call)
-            };
+            let end = end(&entry, indeterminate);
             let operation = ExcerptOperation {
                 argument: words.argument(entry.action),
                 call: entry.call,
@@ -154,6 +170,7 @@ impl ViolationExcerpt {
             out_of: counterexample.out_of,
             operations: operations.len(),
             reason: None,
+            order: None,
         }
     }
 
@@ -163,11 +180,27 @@ impl ViolationExcerpt {
         ViolationExcerpt { reason, ..self }
     }
 
+    /// With the order of the counterexample as data, and the essential operations; the other parameters are those of
+    /// [`ViolationExcerpt::new`].
+    pub(crate) fn with_order<A: Copy>(
+        self,
+        operations: &[ObjectOperation<A>],
+        counterexample: &Counterexample,
+        words: &impl ObjectWords<A>,
+        indeterminate: &FixedMap<u32, u32>,
+        essential: Option<Essential>,
+    ) -> ViolationExcerpt {
+        let end = |entry: &ObjectOperation<A>| end(entry, indeterminate);
+        let order = OrderExcerpt::new(operations, counterexample, words, essential, end);
+        ViolationExcerpt { order, ..self }
+    }
+
     /// Positions of the operations that the finding names.
     pub(crate) fn positions(&self) -> BTreeSet<u64> {
         let ends = self.entries.values().map(|one| one.end);
         let first = self.entries[&self.failed].call;
-        ends.chain([first]).map(u64::from).collect()
+        let order = self.order.iter().flat_map(OrderExcerpt::positions);
+        ends.chain([first]).chain(order).map(u64::from).collect()
     }
 
     /// The finding; `ops` are the operations at [`ViolationExcerpt::positions`]. `None` if one is missing.
@@ -176,23 +209,38 @@ impl ViolationExcerpt {
             return None;
         }
         let words = ExcerptWords { excerpt: self, ops };
+        let index = |position: u32| ops[&u64::from(position)].index;
+        let witness = self.order.as_ref().map(|order| order.witness(index));
         let mut text = words.headline();
         if let Some(reason) = &self.reason {
             let _ = write!(text, "\n{reason}");
             words.listed("In contradiction with:", &mut text);
         } else {
             words.part(&mut text);
+            // Of a part, nearly all are essential.
+            if let Some(witness) = witness.as_ref().filter(|_| self.out_of.is_none()) {
+                ExcerptWords::essential(witness.essential.as_ref(), &mut text);
+            }
             words.prefix(&mut text);
             words.states(&mut text);
             words.concurrent(&mut text);
         }
-        Some(words.finding(text))
+        Some(words.finding(text, witness))
     }
+}
+
+/// The position of the completion of an operation, or of its invocation if it never completed.
+fn end<A>(entry: &ObjectOperation<A>, indeterminate: &FixedMap<u32, u32>) -> u32 {
+    if entry.is_required() {
+        return entry.ret;
+    }
+    let end = indeterminate.get(&entry.call);
+    end.copied().unwrap_or(entry.call)
 }
 
 impl ExcerptWords<'_> {
     /// The finding with this text.
-    fn finding(&self, text: String) -> Finding {
+    fn finding(&self, text: String, witness: Option<LinearizationWitness>) -> Finding {
         let last = self.excerpt.prefix.iter().flatten().next_back();
         let mut operations: Vec<u64> = Vec::new();
         for entry in std::iter::once(self.excerpt.failed)
@@ -204,11 +252,19 @@ impl ExcerptWords<'_> {
                 operations.push(index);
             }
         }
+        let essential = witness.iter().flat_map(|one| &one.essential);
+        let essential = essential.flat_map(|one| one.operations.iter().take(LISTED_MAX));
+        for &index in essential {
+            if !operations.contains(&index) {
+                operations.push(index);
+            }
+        }
         Finding {
             anomaly: NONLINEARIZABLE,
             summary: text,
             operations,
             steps: Vec::new(),
+            linearization: witness.map(Box::new),
         }
     }
 
@@ -257,6 +313,34 @@ impl ExcerptWords<'_> {
                 text,
                 "\nOf the {all} operations, these {part} alone have no order; what follows is about them."
             );
+        }
+    }
+
+    /// The operations that suffice, if these are not all.
+    fn essential(essential: Option<&EssentialOperations>, text: &mut String) {
+        let Some(essential) = essential else {
+            text.push_str("\nWhich operations suffice was not found within the bound on work.");
+            return;
+        };
+        let others = match essential.others {
+            0 => return,
+            1 => "one".to_owned(),
+            others => others.to_string(),
+        };
+        let named = match &essential.operations[..] {
+            [only] => format!("Op {only} suffices"),
+            [first @ .., last] if first.len() < LISTED_MAX => {
+                let first: Vec<String> = first.iter().map(u64::to_string).collect();
+                format!("Ops {} and {last} suffice", first.join(", "))
+            }
+            all => format!("{} operations suffice", all.len()),
+        };
+        let _ = write!(
+            text,
+            "\n{named}, whether or not the other {others} took effect."
+        );
+        if !essential.is_minimal {
+            text.push_str(" Fewer may suffice: the bound on work was reached.");
         }
     }
 

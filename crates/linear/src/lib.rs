@@ -57,7 +57,8 @@
 //! - `monitors`, `collection_monitor`: collections with unique values
 //! - `search`, `configurations`, `counterexample`: the search
 //! - `numbered_states`, `collections`, `text_reads`: states as numbers, of collections, and of appended text
-//! - `explanation`: a violation in words
+//! - `essential`: the operations that suffice for a violation
+//! - `explanation`, `order_excerpt`: a violation in words, and its order as data
 //! - `proof_draft`, `core_minimizer`: certificates
 //! - `sequential`: models of the user's own
 //! - `history_model`, `model_gathering`, `model_parts`, `model_checker`: a checker of recorded histories for any model
@@ -76,6 +77,7 @@ mod configurations;
 mod core_minimizer;
 mod counterexample;
 pub mod data_models;
+mod essential;
 mod explanation;
 mod gathering;
 mod history_model;
@@ -88,6 +90,7 @@ pub mod monitors;
 mod numbered_states;
 mod object;
 mod online;
+mod order_excerpt;
 mod proof_draft;
 mod register_zones;
 mod search;

@@ -2,6 +2,7 @@
 
 use crate::collection_monitor::{self, CollectionMonitor};
 use crate::collections::expand_takes;
+use crate::essential::essential;
 use crate::explanation::{ActionWords, NONLINEARIZABLE, ViolationExcerpt};
 use crate::gathering::{GatheredHistory, Gathering};
 use crate::model::Model;
@@ -91,6 +92,8 @@ struct CheckTally<'v> {
     violations: Vec<ViolationExcerpt>,
     /// The certificate to be, if one is wanted.
     draft: Option<ProofDraft<'v>>,
+    /// Work for the essential operations of these.
+    essential_work: usize,
     /// Keys with a violation.
     results: BTreeMap<String, KeyResult>,
     /// Why the first object whose search reached its bound is not decided.
@@ -239,7 +242,7 @@ impl Linearizable {
                 if let Some(draft) = &mut tally.draft {
                     draft.add_refuted(object, &core, None);
                 }
-                if !self.explain_whole(object, tally) {
+                if !self.explain_whole(object, Some(&core), tally) {
                     self.explain_core(object, &core, tally);
                 }
                 None
@@ -288,8 +291,8 @@ impl Linearizable {
                     draft.add_refuted(object, &[], until.map(|entry| entry.ret));
                 }
                 // Without hints about later reads, the first search was the plain one.
-                if !states.is_prepared() || !self.explain_whole(object, tally) {
-                    tally.violation(self.model, object, &counterexample, &states);
+                if !states.is_prepared() || !self.explain_whole(object, None, tally) {
+                    tally.violation(self.model, object, &counterexample, None, &states);
                 }
                 None
             }
@@ -302,8 +305,14 @@ impl Linearizable {
     }
 
     /// Adds the violation of an object that is not linearizable in the words of a plain search, which knows nothing of what is
-    /// read later: it goes as far as any order does. False if the object is too long for that.
-    fn explain_whole(&self, object: &LinearObject, tally: &mut CheckTally<'_>) -> bool {
+    /// read later: it goes as far as any order does. `core` has the operations that a monitor found to have no order. False if
+    /// the object is too long for that.
+    fn explain_whole(
+        &self,
+        object: &LinearObject,
+        core: Option<&[u32]>,
+        tally: &mut CheckTally<'_>,
+    ) -> bool {
         if object.entries.len() > EXPLAINED_LENGTH {
             return false;
         }
@@ -321,7 +330,7 @@ impl Linearizable {
         let SearchResult::NotLinearizable(counterexample) = result else {
             return false;
         };
-        tally.violation(self.model, object, &counterexample, &states);
+        tally.violation(self.model, object, &counterexample, core, &states);
         true
     }
 
@@ -348,7 +357,7 @@ impl Linearizable {
                 ..Counterexample::default()
             },
         };
-        tally.violation(self.model, &part, &counterexample, &states);
+        tally.violation(self.model, &part, &counterexample, None, &states);
     }
 
     /// The verdict after all objects.
@@ -416,6 +425,7 @@ impl<'v> CheckTally<'v> {
             configurations: 0,
             failures: 0,
             violations: Vec::new(),
+            essential_work: 0,
             results: BTreeMap::new(),
             exhausted: None,
             by_monitor: 0,
@@ -437,12 +447,13 @@ impl<'v> CheckTally<'v> {
             .get_or_insert_with(|| format!("{}{reason}", key()));
     }
 
-    /// Adds an object that is not linearizable.
+    /// Adds an object that is not linearizable. `core` has the operations that a monitor found to have no order.
     fn violation(
         &mut self,
         model: Model,
         object: &LinearObject,
         counterexample: &Counterexample,
+        core: Option<&[u32]>,
         states: &ObjectStates<'_>,
     ) {
         self.failures += 1;
@@ -455,9 +466,20 @@ impl<'v> CheckTally<'v> {
             self.results.insert(key.to_string(), result);
         }
         if self.violations.len() < FINDINGS_MAX {
+            let is_plain = !states.is_prepared();
             let words = ActionWords { model, states };
             let part = (object.key.as_ref(), &object.entries[..]);
-            let excerpt = ViolationExcerpt::new(part, counterexample, &words, self.indeterminate);
+            // Without an order there is no operation at which it ends.
+            let essential = counterexample.prefix.as_ref().and_then(|_| {
+                let mut states = ObjectStates::new(model, self.values);
+                let failed = (counterexample.entry, is_plain);
+                let work = &mut self.essential_work;
+                essential(&object.entries, failed, core, &mut states, work)
+            });
+            let known = self.indeterminate;
+            let excerpt = ViolationExcerpt::new(part, counterexample, &words, known);
+            let excerpt =
+                excerpt.with_order(&object.entries, counterexample, &words, known, essential);
             self.violations.push(excerpt);
         }
     }

@@ -1,5 +1,6 @@
 //! The checker of a history model.
 
+use crate::essential::essential;
 use crate::explanation::{NONLINEARIZABLE, ObjectWords, ViolationExcerpt};
 use crate::history_model::{HistoryModel, ModelCall, MonitorDecision, Refutation, ValueNumbers};
 use crate::linearizable::{CONFIGURATIONS_FIRST, FINDINGS_MAX, RESULTS_MAX};
@@ -294,7 +295,14 @@ impl<M: HistoryModel> PartDecider<'_, M> {
                 values: self.values,
             };
             let part = (self.key, entries);
-            let excerpt = ViolationExcerpt::new(part, counterexample, &words, self.indeterminate);
+            let essential = counterexample.prefix.as_ref().and_then(|_| {
+                let failed = (counterexample.entry, true);
+                let work = &mut tally.essential_work;
+                essential(entries, failed, None, &mut states.restarted(), work)
+            });
+            let known = self.indeterminate;
+            let excerpt = ViolationExcerpt::new(part, counterexample, &words, known);
+            let excerpt = excerpt.with_order(entries, counterexample, &words, known, essential);
             tally.violations.push(match reason {
                 Some(reason) => excerpt.with_reason(reason),
                 None => excerpt,
@@ -315,6 +323,8 @@ struct ModelTally {
     /// Objects that are not linearizable.
     failures: u64,
     violations: Vec<ViolationExcerpt>,
+    /// Work for the essential operations of these.
+    essential_work: usize,
     results: BTreeMap<String, KeyResult>,
     /// Why the first object whose search reached its bound is not decided.
     exhausted: Option<String>,

@@ -47,6 +47,7 @@ mod unknown_removals;
 mod value_table;
 
 pub use linearization::LinearizedOperation;
+pub(crate) use minimal_conflict::minimal;
 pub use multiset_monitor::{multiset, multiset_order};
 pub use priority_queue_monitor::{priority_queue, priority_queue_order};
 pub use queue_monitor::{queue, queue_order};

@@ -35,6 +35,12 @@ pub(crate) trait Transitions {
         None
     }
 
+    /// Prepares for a search of operations of which many count as of unknown outcome: removes some without which a linearization
+    /// stays one, so that less must be tried.
+    fn reduce(&mut self, entries: &mut Vec<ObjectOperation<Self::Action>>) {
+        entries.retain(|entry| entry.is_required() || !self.is_read(entry.action));
+    }
+
     /// Bytes that the states hold.
     fn bytes(&self) -> usize;
 }

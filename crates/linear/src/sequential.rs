@@ -1,9 +1,11 @@
 //! Models of the user's own, and the check of their operations.
 
+use crate::essential::essential;
 use crate::numbered_states::NumberedStates;
 use crate::object::{NEVER, ObjectOperation};
-use crate::search::{Bound, Search, SearchResult, Transitions};
-use crate::values::StateId;
+use crate::search::{Bound, Counterexample, Search, SearchResult, Transitions};
+use crate::values::{StateId, bounded_text};
+use seatrial_checker::{EssentialOperations, LinearizationPoint, LinearizationWitness};
 use seatrial_history::FixedMap;
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Write as _};
@@ -133,10 +135,13 @@ pub struct NoLinearization {
     /// The operation that no order can have before its completion.
     pub operation: usize,
     /// Operations that suffice for the contradiction, if every other one may have taken effect at any time after its
-    /// invocation, or never. None of them can be left out.
+    /// invocation, or never. None of them can be left out if `linearization` says that they are minimal; else the bound on work
+    /// was reached first.
     pub essential: Vec<usize>,
     /// A longest order that works, up to that completion.
     pub prefix: Vec<usize>,
+    /// The same as data for a [`Finding`](seatrial_checker::Finding), with the states of the order as text.
+    pub linearization: Box<LinearizationWitness>,
     text: String,
 }
 
@@ -147,10 +152,6 @@ impl fmt::Display for NoLinearization {
     }
 }
 
-/// Configurations of each search for essential operations.
-const ESSENTIAL_BOUND: u64 = 20_000;
-/// With more operations before the contradiction, all of them count as essential: each would cost a search.
-const ESSENTIAL_MAX: usize = 400;
 /// Operations that an explanation lists of each kind.
 const LISTED_MAX: usize = 12;
 
@@ -177,6 +178,11 @@ impl<'m, M: SequentialModel> ModelStates<'m, M> {
     /// The state of this number.
     pub(crate) fn state(&self, state: StateId) -> &M::State {
         self.states.get(state)
+    }
+
+    /// The same model and operations, with only the initial state.
+    pub(crate) fn restarted(&self) -> ModelStates<'m, M> {
+        ModelStates::new(self.model, self.operations.clone())
     }
 
     /// The operation of this action.
@@ -288,20 +294,9 @@ impl<'a, M: SequentialModel> ModelObject<'a, M> {
                     self.entries.len()
                 )))
             }
-            SearchResult::NotLinearizable(counterexample) => {
-                let prefix = counterexample.prefix.unwrap_or_default();
-                let possible = counterexample.states.iter();
-                let possible: Vec<String> = possible
-                    .take(LISTED_MAX)
-                    .map(|&state| format!("{:?}", states.state(state)))
-                    .collect();
-                let prefix: Vec<usize> = prefix.into_iter().map(|(entry, _)| entry).collect();
-                Err(Linearizability::NotLinearizable(self.contradiction(
-                    counterexample.entry,
-                    &prefix,
-                    &possible,
-                )))
-            }
+            SearchResult::NotLinearizable(counterexample) => Err(Linearizability::NotLinearizable(
+                self.contradiction(&counterexample, &mut states),
+            )),
         }
     }
 
@@ -309,15 +304,91 @@ impl<'a, M: SequentialModel> ModelObject<'a, M> {
         entries.iter().map(|&entry| self.numbers[entry]).collect()
     }
 
-    /// The contradiction at the completion of `failed`.
+    /// The contradiction that a search found, with its states.
     fn contradiction(
         &self,
-        failed: usize,
-        prefix: &[usize],
-        possible: &[String],
+        counterexample: &Counterexample,
+        states: &mut ModelStates<'_, M>,
     ) -> NoLinearization {
-        let essential = self.essential(failed);
-        let others = self.before(failed).len() - essential.len();
+        let failed = counterexample.entry;
+        let mut work = 0;
+        let essential = essential(&self.entries, (failed, true), None, states, &mut work);
+        let before = self.before(failed);
+        let (essential, is_minimal) = match essential {
+            Some(essential) => (essential.entries, essential.is_minimal),
+            // Not found within the work: all that completed by then.
+            None => (self.completed_by(failed), false),
+        };
+        let witness = self.witness(counterexample, states);
+        let others = before - essential.len();
+        let prefix = counterexample.prefix.iter().flatten();
+        let prefix: Vec<usize> = prefix.map(|&(entry, _)| entry).collect();
+        NoLinearization {
+            operation: self.numbers[failed],
+            text: self.text(failed, (&essential, others), &prefix, &witness),
+            essential: self.numbered(&essential),
+            prefix: self.numbered(&prefix),
+            linearization: Box::new(LinearizationWitness {
+                essential: Some(EssentialOperations {
+                    operations: self.numbered_u64(&essential),
+                    others: others as u64,
+                    is_minimal,
+                }),
+                ..witness
+            }),
+        }
+    }
+
+    /// The order that works and the states that it leads to, without essential operations.
+    fn witness(
+        &self,
+        counterexample: &Counterexample,
+        states: &ModelStates<'_, M>,
+    ) -> LinearizationWitness {
+        let text = |state: StateId| {
+            let state = format_args!("{:?}", states.state(state));
+            bounded_text(state, LinearizationWitness::STATE_LENGTH_MAX)
+        };
+        let prefix = counterexample.prefix.as_deref().unwrap_or_default();
+        let left_out = prefix
+            .len()
+            .saturating_sub(LinearizationWitness::POINTS_MAX);
+        let before = left_out.checked_sub(1).map_or(0, |last| prefix[last].1);
+        let order = prefix[left_out..]
+            .iter()
+            .map(|&(entry, after)| LinearizationPoint {
+                operation: self.numbers[entry] as u64,
+                state: text(after),
+            });
+        let possible = &counterexample.states;
+        let listed = possible.iter().take(LinearizationWitness::STATES_MAX);
+        let concurrent = &counterexample.concurrent;
+        let concurrent_listed = concurrent.len().min(LinearizationWitness::CONCURRENT_MAX);
+        LinearizationWitness {
+            operation: self.numbers[counterexample.entry] as u64,
+            order: order.collect(),
+            left_out: left_out as u64,
+            before: text(before),
+            states: listed.map(|&state| text(state)).collect(),
+            states_left_out: possible
+                .len()
+                .saturating_sub(LinearizationWitness::STATES_MAX)
+                as u64,
+            concurrent: self.numbered_u64(&concurrent[..concurrent_listed]),
+            concurrent_left_out: (concurrent.len() - concurrent_listed) as u64,
+            essential: None,
+        }
+    }
+
+    /// The contradiction in words; of the essential operations also the number of others.
+    fn text(
+        &self,
+        failed: usize,
+        (essential, others): (&[usize], usize),
+        prefix: &[usize],
+        witness: &LinearizationWitness,
+    ) -> String {
+        let states = &witness.states;
         let mut text = format!(
             "not linearizable: no order has {} before its completion.",
             self.describe(failed)
@@ -329,6 +400,10 @@ impl<'a, M: SequentialModel> ModelObject<'a, M> {
         };
         let _ = write!(text, "\n{} {noun}", essential.len());
         if others > 0 {
+            let others = match others {
+                1 => "one".to_owned(),
+                others => others.to_string(),
+            };
             let _ = write!(text, ", whether or not the other {others} took effect");
         }
         text.push(':');
@@ -344,13 +419,16 @@ impl<'a, M: SequentialModel> ModelObject<'a, M> {
         for &entry in &prefix[skipped..] {
             let _ = write!(text, "\n  {}", self.describe(entry));
         }
-        let _ = write!(text, "\nPossible states then: {}", possible.join(" or "));
-        NoLinearization {
-            operation: self.numbers[failed],
-            essential: self.numbered(&essential),
-            prefix: self.numbered(prefix),
-            text,
+        let _ = write!(text, "\nPossible states then: {}", states.join(" or "));
+        if witness.states_left_out > 0 {
+            let _ = write!(text, " or one of {} others", witness.states_left_out);
         }
+        text
+    }
+
+    fn numbered_u64(&self, entries: &[usize]) -> Vec<u64> {
+        let numbers = entries.iter().map(|&entry| self.numbers[entry] as u64);
+        numbers.collect()
     }
 
     fn write_more(all: usize, text: &mut String) {
@@ -374,47 +452,19 @@ impl<'a, M: SequentialModel> ModelObject<'a, M> {
         }
     }
 
-    /// Operations that were invoked before the completion of `failed`: later ones come after it in every order.
-    fn before(&self, failed: usize) -> Vec<usize> {
+    /// Number of operations that were invoked before the completion of `failed`: later ones come after it in every order.
+    fn before(&self, failed: usize) -> usize {
         let end = self.entries[failed].ret;
-        let numbered = self.entries.iter().enumerate();
-        let before = numbered.filter(|(_, entry)| entry.call <= end);
-        before.map(|(number, _)| number).collect()
+        let before = self.entries.iter().filter(|entry| entry.call <= end);
+        before.count()
     }
 
-    /// The operations whose certain effect the contradiction needs. Each other one is made one of unknown outcome, in turn, as
-    /// long as there is no order; with fewer certain effects there are only more orders, so no essential one can be left out.
-    fn essential(&self, failed: usize) -> Vec<usize> {
-        let kept = self.before(failed);
+    /// The operations that completed no later than `failed`.
+    fn completed_by(&self, failed: usize) -> Vec<usize> {
         let end = self.entries[failed].ret;
-        let mut entries: Vec<_> = kept.iter().map(|&entry| self.entries[entry]).collect();
-        for entry in &mut entries {
-            // It need not have taken effect by then.
-            if entry.ret > end {
-                entry.ret = NEVER;
-            }
-        }
-        let is_certain = |entries: &[ObjectOperation<u32>]| -> Vec<usize> {
-            let certain = entries.iter().zip(&kept);
-            let certain = certain.filter(|(entry, _)| entry.is_required());
-            certain.map(|(_, &number)| number).collect()
-        };
-        if entries.len() > ESSENTIAL_MAX {
-            return is_certain(&entries);
-        }
-        let bound = Bound {
-            configurations_max: ESSENTIAL_BOUND,
-            ..Bound::default()
-        };
-        let mut states = self.states();
-        for place in 0..entries.len() {
-            let ret = std::mem::replace(&mut entries[place].ret, NEVER);
-            let (result, _) = Search::new(&entries, &mut states, bound).run();
-            if ret != NEVER && !matches!(result, SearchResult::NotLinearizable(_)) {
-                entries[place].ret = ret;
-            }
-        }
-        is_certain(&entries)
+        let numbered = self.entries.iter().enumerate();
+        let completed = numbered.filter(|(_, entry)| entry.is_required() && entry.ret <= end);
+        completed.map(|(number, _)| number).collect()
     }
 }
 

@@ -46,6 +46,7 @@ fn a_stale_read_is_explained_in_words() {
          {:process 4 :type :ok :f :read :value 7}",
         &expect![[r#"
             read 1 (process 2, op 10) cannot be linearized: it took place between op 9 and op 10, and no order of the operations before and beside it allows it.
+            Ops 7 and 10 suffice, whether or not the other 4 took effect.
             The longest order that works has 5 operations:
               write 1 (process 0, op 1), then it is 1
               cas from 1 to 2 (process 1, op 7), then it is 2
@@ -73,6 +74,7 @@ fn a_read_of_an_unwritten_value() {
          {:process 3 :type :ok :f :write :value 3}",
         &expect![[r#"
             read 3 (process 2, op 4) cannot be linearized: it took place between op 3 and op 4, and no order of the operations before and beside it allows it.
+            Op 4 suffices, whether or not the other one took effect.
             The longest order that works has 1 operation:
               write 1 (process 0, op 2), then it is 1
             Nothing that began before its end leads to the state that it needs.
@@ -181,6 +183,12 @@ fn bounds_give_unknown_with_how_far_it_got() {
 
 /// Is there any order? Tries all of them, straight from the definition.
 fn brute_force(model: Model, history: &History) -> bool {
+    let ops = simple(history);
+    place(&ops, &mut vec![false; ops.len()], &initial(model))
+}
+
+/// The operations that took effect or may have.
+fn simple(history: &History) -> Vec<Simple> {
     let mut ops = Vec::new();
     for (position, op) in history.iter().enumerate().filter(|(_, op)| op.is_invoke()) {
         match history.completion(position) {
@@ -192,8 +200,7 @@ fn brute_force(model: Model, history: &History) -> bool {
             _ => ops.push((op.clone(), None, position, usize::MAX)),
         }
     }
-    let initial = initial(model);
-    place(&ops, &mut vec![false; ops.len()], &initial)
+    ops
 }
 
 fn initial(model: Model) -> Value {
@@ -251,6 +258,7 @@ fn collection_step(op: &Op, result: Option<&Value>, state: &[Value]) -> Option<V
     is_possible.then(|| Value::List(after.into()))
 }
 
+/// Invocation, result, and the positions of invocation and completion, the last `usize::MAX` if it need not have taken effect.
 type Simple = (Op, Option<Value>, usize, usize);
 
 fn place(ops: &[Simple], placed: &mut [bool], state: &Value) -> bool {
@@ -258,7 +266,7 @@ fn place(ops: &[Simple], placed: &mut [bool], state: &Value) -> bool {
         !placed[number]
             && (0..ops.len()).all(|other| placed[other] || ops[other].3 >= ops[number].2)
     };
-    if (0..ops.len()).all(|number| placed[number] || ops[number].1.is_none()) {
+    if (0..ops.len()).all(|number| placed[number] || ops[number].3 == usize::MAX) {
         return true;
     }
     (0..ops.len()).any(|number| {
@@ -512,3 +520,4 @@ mod certificates;
 mod keys;
 pub(crate) mod register_zones;
 mod sequential;
+mod witness;

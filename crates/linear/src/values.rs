@@ -1,11 +1,13 @@
 //! The values of a history, numbered.
 
 use crate::collections::CollectionStates;
+use crate::essential::drop_needless;
 use crate::model::{Action, Model, Taken};
 use crate::object::ObjectOperation;
 use crate::search::Transitions;
 use crate::text_reads::{TextReads, TextState, UNREAD};
 use seatrial_history::{FixedMap, Value};
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 /// The number of a value; also the state of an object. 0 is the initial state.
@@ -144,6 +146,34 @@ impl<'v> ObjectStates<'v> {
         };
         let elements = collection.elements(state);
         Value::List(elements.map(|element| self.get(element)).collect())
+    }
+
+    /// The state of this number in at most `characters_max` characters; of a long collection both ends.
+    pub(crate) fn state_text(&self, state: StateId, characters_max: usize) -> String {
+        let Some(collection) = &self.collection else {
+            return bounded_text(self.get(state), characters_max);
+        };
+        let elements: Vec<StateId> = collection.elements(state).collect();
+        let text = |elements: &[StateId]| {
+            let texts = elements.iter();
+            let texts = texts.map(|&one| bounded_text(self.get(one), characters_max));
+            texts.collect::<Vec<_>>().join(" ")
+        };
+        // As many elements of both ends as there is room for, at least one of each.
+        let mut shown = elements.len().min(characters_max / 2);
+        loop {
+            let end = elements.len() - shown / 2;
+            let inner = if shown == elements.len() {
+                text(&elements)
+            } else {
+                let (first, last) = (&elements[..shown.div_ceil(2)], &elements[end..]);
+                format!("{} … {}", text(first), text(last))
+            };
+            if shown <= 2 || inner.chars().count() + 2 <= characters_max {
+                return bounded_text(format_args!("[{inner}]"), characters_max);
+            }
+            shown = shown * 3 / 4;
+        }
     }
 
     /// The value of this number.
@@ -288,8 +318,48 @@ impl Transitions for ObjectStates<'_> {
             .map(|(_, number)| number)
     }
 
+    /// Also learns which texts are read.
+    fn reduce(&mut self, entries: &mut Vec<ObjectOperation>) {
+        entries.retain(|entry| entry.is_required() || !self.is_read(entry.action));
+        drop_needless(entries);
+        // What an append leads to depends on the reads, which are others now.
+        self.appended.clear();
+        self.reads = None;
+        self.prepare(entries);
+    }
+
     fn bytes(&self) -> usize {
         self.bytes + self.collection.as_ref().map_or(0, CollectionStates::bytes)
+    }
+}
+
+/// What `value` prints, in at most `characters_max` characters. A long value is not printed to its end.
+pub(crate) fn bounded_text(value: impl fmt::Display, characters_max: usize) -> String {
+    let mut text = BoundedText {
+        text: String::new(),
+        room: characters_max,
+    };
+    // An error means that there is no more room.
+    if write!(text, "{value}").is_err() {
+        text.text.pop();
+        text.text.push('…');
+    }
+    text.text
+}
+
+/// Takes up to `room` characters and refuses the rest.
+struct BoundedText {
+    text: String,
+    room: usize,
+}
+
+impl fmt::Write for BoundedText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = text.char_indices().nth(self.room).map(|(end, _)| end);
+        let taken = &text[..end.unwrap_or(text.len())];
+        self.room -= taken.chars().count();
+        self.text.push_str(taken);
+        end.map_or(Ok(()), |_| Err(fmt::Error))
     }
 }
 

@@ -86,6 +86,7 @@ impl Checker for Monotone {
                         ),
                         operations: vec![index, op.index],
                         steps: Vec::new(),
+                        linearization: None,
                     });
                 }
             }

@@ -401,6 +401,7 @@ fn unrecoverable(failure: &String) -> Finding {
         summary: format!("could not start again after a crash: {failure}"),
         operations: Vec::new(),
         steps: Vec::new(),
+        linearization: None,
     }
 }
 

@@ -154,6 +154,7 @@ impl WitnessExplanation<'_> {
             summary: self.explanation(suspect),
             operations,
             steps: Vec::new(),
+            linearization: None,
         }
     }
 

@@ -505,6 +505,7 @@ impl VersionOrders<'_> {
             summary: text,
             operations,
             steps: Vec::new(),
+            linearization: None,
         }
     }
 }

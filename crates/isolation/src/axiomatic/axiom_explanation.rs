@@ -186,6 +186,7 @@ impl<'a> CommitWitness<'a> {
             summary,
             operations: self.named.iter().map(|&one| columns.index(one)).collect(),
             steps,
+            linearization: None,
         }
     }
 }

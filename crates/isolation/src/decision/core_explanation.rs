@@ -172,6 +172,7 @@ impl<'a> CoreExplanation<'a> {
             summary: self.text,
             operations,
             steps,
+            linearization: None,
         }
     }
 

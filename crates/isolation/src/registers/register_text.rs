@@ -112,6 +112,7 @@ impl Columns {
             summary,
             operations,
             steps: Vec::new(),
+            linearization: None,
         }
     }
 }

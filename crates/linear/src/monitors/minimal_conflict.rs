@@ -81,7 +81,11 @@ pub(super) fn minimal_conflict(
 }
 
 /// A least part of `all` that is rejected; all are. The test also returns its work.
-fn minimal<T: Copy>(all: Vec<T>, work_max: usize, test: &dyn Fn(&[T]) -> (bool, usize)) -> Vec<T> {
+pub(crate) fn minimal<T: Copy>(
+    all: Vec<T>,
+    work_max: usize,
+    test: &dyn Fn(&[T]) -> (bool, usize),
+) -> Vec<T> {
     let mut work = 0;
     let mut is_rejected = |needed: &[T], rest: &[T]| {
         let (is_rejected, size) = test(&[needed, rest].concat());

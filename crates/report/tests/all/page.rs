@@ -319,6 +319,7 @@ fn hostile_verdict() -> Verdict {
         summary: format!("{HOSTILE}\n{HOSTILE}"),
         operations: (0..12).collect(),
         steps: vec![step(1, 5, name), step(5, 1, "rw")],
+        linearization: None,
     }];
     verdict
 }
@@ -399,6 +400,7 @@ fn long_values_and_many_findings_are_bounded() {
         summary: "s".repeat(1_000_000),
         operations: (0..200).collect(),
         steps: Vec::new(),
+        linearization: None,
     };
     verdict.findings = vec![finding; 80];
     let page = page(&history, &[verdict]);

@@ -210,6 +210,7 @@ fn write_skew() -> Finding {
             step(3, 4, "rw", "T1 read key 2 = [], before T2 appended 1 to it"),
             step(4, 3, "rw", "T2 read key 1 = [], before T1 appended 1 to it"),
         ],
+        linearization: None,
     }
 }
 
@@ -224,6 +225,7 @@ fn circle() -> Finding {
             step(4, 3, "ww", "T1 appended 2 right after T2's 1 to key 5"),
             step(3, 6, "process", "the same process did T1 before T3"),
         ],
+        linearization: None,
     }
 }
 
@@ -267,6 +269,7 @@ pub(crate) fn stale_read(history: &History) -> Verdict {
         ),
         operations: reads.clone(),
         steps: Vec::new(),
+        linearization: None,
     };
     verdict.findings = vec![finding(0), finding(1)];
     verdict

@@ -1,0 +1,120 @@
+//! The longest order that works, kept as data for a finding.
+
+use crate::essential::Essential;
+use crate::explanation::ObjectWords;
+use crate::object::ObjectOperation;
+use crate::search::Counterexample;
+use crate::values::StateId;
+use seatrial_checker::{EssentialOperations, LinearizationPoint, LinearizationWitness};
+use std::collections::{BTreeMap, BTreeSet};
+
+const POINTS_MAX: usize = LinearizationWitness::POINTS_MAX;
+const CONCURRENT_MAX: usize = LinearizationWitness::CONCURRENT_MAX;
+const STATES_MAX: usize = LinearizationWitness::STATES_MAX;
+
+/// A [`LinearizationWitness`] before its operations have indices: entries of the object, and states as text.
+pub(crate) struct OrderExcerpt {
+    failed: usize,
+    /// The last entries of the order, with the state after each.
+    points: Vec<(usize, String)>,
+    left_out: usize,
+    /// The state before these.
+    before: String,
+    states: Vec<String>,
+    states_left_out: usize,
+    concurrent: Vec<usize>,
+    concurrent_left_out: usize,
+    essential: Option<Essential>,
+    /// Operations that are not essential.
+    others: usize,
+    /// By entry that is named: the position of its completion, or of its invocation if it never completed.
+    ends: BTreeMap<usize, u32>,
+}
+
+impl OrderExcerpt {
+    /// The order of a counterexample; `None` if it has none. `end` returns the position of the completion of an entry, or of its
+    /// invocation.
+    pub(crate) fn new<A: Copy>(
+        operations: &[ObjectOperation<A>],
+        counterexample: &Counterexample,
+        words: &impl ObjectWords<A>,
+        essential: Option<Essential>,
+        end: impl Fn(&ObjectOperation<A>) -> u32,
+    ) -> Option<OrderExcerpt> {
+        let prefix = counterexample.prefix.as_ref()?;
+        let left_out = prefix.len().saturating_sub(POINTS_MAX);
+        let before = left_out.checked_sub(1).map_or(0, |last| prefix[last].1);
+        let points = prefix[left_out..].iter();
+        let points: Vec<(usize, String)> = points
+            .map(|&(entry, state)| (entry, words.state_text(state)))
+            .collect();
+        let concurrent = counterexample.concurrent.iter().take(CONCURRENT_MAX);
+        let concurrent: Vec<usize> = concurrent.copied().collect();
+        // Where nothing leads to the state that is needed, the search ended before it knew all states.
+        let states: &[StateId] = if counterexample.is_unfounded {
+            &[]
+        } else {
+            &counterexample.states
+        };
+        let states_listed = states.iter().take(STATES_MAX);
+        let essential = essential.filter(|essential| essential.entries.len() <= POINTS_MAX);
+        let others = essential.as_ref().map_or(0, |essential| {
+            // A removal of unknown outcome may stand for several entries, which have one call.
+            let calls = operations.iter().map(|entry| entry.call);
+            let calls: BTreeSet<u32> = calls.filter(|&call| call <= essential.until).collect();
+            // The operations outside of a part may be left out altogether.
+            let all = counterexample.out_of.unwrap_or(operations.len());
+            calls.len() - essential.entries.len() + all.saturating_sub(operations.len())
+        });
+        let essential_entries = essential.iter().flat_map(|essential| &essential.entries);
+        let named = std::iter::once(counterexample.entry)
+            .chain(points.iter().map(|&(entry, _)| entry))
+            .chain(concurrent.iter().copied())
+            .chain(essential_entries.copied());
+        let ends = named.map(|entry| (entry, end(&operations[entry])));
+        Some(OrderExcerpt {
+            failed: counterexample.entry,
+            ends: ends.collect(),
+            points,
+            left_out,
+            before: words.state_text(before),
+            states: states_listed.map(|&one| words.state_text(one)).collect(),
+            states_left_out: states.len().saturating_sub(STATES_MAX),
+            concurrent_left_out: counterexample.concurrent.len() - concurrent.len(),
+            concurrent,
+            essential,
+            others,
+        })
+    }
+
+    /// Positions of the operations that it names.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = u32> + '_ {
+        self.ends.values().copied()
+    }
+
+    /// The witness; `index` returns the index of the operation at a position.
+    pub(crate) fn witness(&self, index: impl Fn(u32) -> u64) -> LinearizationWitness {
+        let index = |entry: &usize| index(self.ends[entry]);
+        let points = self.points.iter();
+        let points = points.map(|(entry, state)| LinearizationPoint {
+            operation: index(entry),
+            state: state.clone(),
+        });
+        let essential = self.essential.as_ref();
+        LinearizationWitness {
+            operation: index(&self.failed),
+            order: points.collect(),
+            left_out: self.left_out as u64,
+            before: self.before.clone(),
+            states: self.states.clone(),
+            states_left_out: self.states_left_out as u64,
+            concurrent: self.concurrent.iter().map(index).collect(),
+            concurrent_left_out: self.concurrent_left_out as u64,
+            essential: essential.map(|essential| EssentialOperations {
+                operations: essential.entries.iter().map(index).collect(),
+                others: self.others as u64,
+                is_minimal: essential.is_minimal,
+            }),
+        }
+    }
+}
