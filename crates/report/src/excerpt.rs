@@ -32,11 +32,15 @@ impl ExcerptFold {
     /// What the findings and components of a report name.
     pub(crate) fn of(report: &Report<'_>) -> ExcerptFold {
         let findings = report.findings();
-        let found = findings.flat_map(|(_, finding)| &finding.operations);
+        let found = findings.flat_map(|(_, finding)| {
+            let witness = finding.linearization.iter();
+            let drawn = witness.flat_map(|witness| witness.named());
+            drawn.chain(finding.operations.iter().copied())
+        });
         let components = report.components();
-        let components = components.flat_map(|component| &component.operations);
+        let components = components.flat_map(|component| component.operations.iter().copied());
         ExcerptFold {
-            named: found.chain(components).copied().collect(),
+            named: found.chain(components).collect(),
         }
     }
 }

@@ -6,6 +6,8 @@ mod cycle;
 mod files;
 mod frame;
 mod interval;
+mod order_drawing;
+mod order_picture;
 mod over_time;
 mod run;
 mod verdict;
@@ -24,6 +26,7 @@ const CHART_SCRIPT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 const CHART_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
 const CHART_LICENCE: &str = include_str!("../assets/uplot/LICENSE");
 const PAGE_SCRIPT: &str = include_str!("../assets/page.js");
+const LINEARIZATION_SCRIPT: &str = include_str!("../assets/linearization.js");
 const PAGE_STYLE: &str = concat!(
     include_str!("../assets/palette.css"),
     include_str!("../assets/page.css"),
@@ -60,6 +63,12 @@ fn write_page(report: &Report<'_>, drawing: &Drawing, page: &mut String) -> fmt:
             "<script>/*\n{CHART_LICENCE}*/\n{CHART_SCRIPT}</script>"
         )?;
         writeln!(page, "<script>\n{PAGE_SCRIPT}</script>")?;
+    }
+    if report
+        .findings()
+        .any(|(_, finding)| finding.linearization.is_some())
+    {
+        writeln!(page, "<script>\n{LINEARIZATION_SCRIPT}</script>")?;
     }
     page.push_str("</body>\n</html>\n");
     Ok(())

@@ -1,7 +1,8 @@
 //! The anomalies, each with the operations that make it.
 
 use super::frame::Frame;
-use super::{component, cycle, interval};
+use super::order_picture::LinearizationPicture;
+use super::{component, cycle, interval, order_drawing};
 use crate::escape::Escaped;
 use crate::listing::ListingColumns;
 use crate::report::Report;
@@ -21,6 +22,10 @@ const OPEN_MAX: usize = 3;
 pub(super) const OPERATIONS_MAX: usize = 24;
 /// Steps listed for one finding.
 const STEPS_MAX: usize = 40;
+/// Points of the orders that the first [`LONG_PICTURES_MAX`] findings and those after them are drawn with: about 100 bytes each.
+const POINTS_MAX: usize = 1_000;
+const POINTS_MAX_LATER: usize = 100;
+const LONG_PICTURES_MAX: usize = 2;
 /// Longest line of an operation in characters.
 const LINE_LENGTH_MAX: usize = 300;
 /// Longest headline of a finding in characters.
@@ -209,7 +214,15 @@ fn write_finding(
     page.write_str("<div class=\"drawings\">")?;
     cycle::draw(history, &finding.steps, Frame::Page, page)?;
     let operations = operations(history, finding);
-    interval::draw(&operations, page)?;
+    let points_max = if number < LONG_PICTURES_MAX {
+        POINTS_MAX
+    } else {
+        POINTS_MAX_LATER
+    };
+    match picture(history, finding, points_max) {
+        Some(picture) => order_drawing::draw(&picture, Frame::Page, page)?,
+        None => interval::draw(&operations, page)?,
+    }
     page.write_str("</div>\n")?;
     steps(number, &finding.steps, page)?;
     listing(number, &operations, page)?;
@@ -223,6 +236,16 @@ fn write_finding(
         "<p class=\"hint\">Found by the checker {}.</p></details>",
         Escaped(checker)
     )
+}
+
+/// The picture of an order that works, if a finding has one.
+pub(super) fn picture(
+    history: &History,
+    finding: &Finding,
+    points_max: usize,
+) -> Option<LinearizationPicture> {
+    let witness = finding.linearization.as_ref()?;
+    LinearizationPicture::new(history, witness, points_max)
 }
 
 /// An operation that takes part: its invocation and its completion, one of which may be missing from the history.

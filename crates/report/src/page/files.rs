@@ -1,13 +1,16 @@
-//! Findings as files: explanations as text, cycles and components as pictures.
+//! Findings as files: explanations as text, cycles, orders and components as pictures.
 
 use super::frame::Frame;
-use super::{component, cycle};
+use super::{anomaly, component, cycle, order_drawing};
 use crate::excerpt::Excerpt;
 use crate::report::Report;
 use crate::wording::{anomaly_count, thousands};
 use seatrial_checker::Finding;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
+
+/// Points of the order in the picture of a file, which shows its end.
+const POINTS_MAX: usize = 100;
 
 /// One file of findings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +22,8 @@ pub struct FindingFile {
 }
 
 /// All findings of a report as files, as Elle lays them out: `ANOMALY.txt` with all that are explained, one after
-/// another, `ANOMALY/N.svg` with the cycle of the N-th, and `components/N.svg` with the N-th largest component. None when
-/// nothing was found. The pictures show the operations of the excerpt.
+/// another, `ANOMALY/N.svg` with the cycle of the N-th (or the longest order that works), and `components/N.svg` with the
+/// N-th largest component. None when nothing was found. The pictures show the operations of the excerpt.
 pub fn finding_files(report: &Report<'_>, excerpt: &Excerpt) -> Vec<FindingFile> {
     let mut files = Vec::new();
     let mut explanations: BTreeMap<&str, (String, usize)> = BTreeMap::new();
@@ -31,6 +34,9 @@ pub fn finding_files(report: &Report<'_>, excerpt: &Excerpt) -> Vec<FindingFile>
         let _ = explain(checker, finding, *number, explanation);
         let mut picture = String::new();
         let _ = cycle::draw(&excerpt.history, &finding.steps, Frame::File, &mut picture);
+        if let Some(order) = anomaly::picture(&excerpt.history, finding, POINTS_MAX) {
+            let _ = order_drawing::draw(&order, Frame::File, &mut picture);
+        }
         if !picture.is_empty() {
             files.push(FindingFile {
                 name: format!("{}/{number}.svg", file_name(finding.anomaly)),

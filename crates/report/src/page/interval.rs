@@ -128,7 +128,7 @@ fn bar(
 }
 
 /// When a part began and how long it took, as far as the history says.
-fn times(part: &Participant<'_>) -> String {
+pub(super) fn times(part: &Participant<'_>) -> String {
     let time = |op: Option<&Op>| op.map(|op| op.time).filter(|time| *time >= 0);
     let index = part.last().map_or(0, |op| op.index);
     match (time(part.invocation), time(part.completion)) {

@@ -68,7 +68,8 @@ fn counts_table<'a>(
             let share = percent(part, total);
             write!(
                 page,
-                "<td class=\"n\" title=\"{share}\">{}</td>",
+                "<td class=\"n\" title=\"{}\">{}</td>",
+                Escaped(share),
                 thousands(part)
             )?;
         }
@@ -202,7 +203,7 @@ fn proof(status: &CertificateStatus) -> String {
     }
 }
 
-/// The attributes of the test as they were stored; options and other objects unfolded one level.
+/// The attributes of the test as they were stored; options and other objects unfolded, without what is not set.
 fn attributes(report: &Report<'_>, page: &mut String) -> fmt::Result {
     let Json::Object(attributes) = report.attributes else {
         return Ok(());
@@ -211,30 +212,53 @@ fn attributes(report: &Report<'_>, page: &mut String) -> fmt::Result {
         return Ok(());
     }
     page.write_str("<section id=\"run\"><h2>Run</h2>\n<dl class=\"attributes\">")?;
-    let unfolded = attributes.iter().flat_map(|(name, value)| match value {
-        Json::Object(fields) => fields.iter().collect(),
-        value => vec![(name, value)],
-    });
+    let mut rows = Vec::new();
+    for (name, value) in attributes {
+        match value {
+            // The names of options stand for themselves.
+            Json::Object(fields) => {
+                for (field, value) in fields {
+                    unfold(field, value, OBJECTS_MAX, &mut rows);
+                }
+            }
+            value => unfold(name, value, OBJECTS_MAX, &mut rows),
+        }
+    }
     // The command has its place below.
-    let rows = unfolded.filter(|(name, value)| !value.is_null() && *name != "command");
+    let rows = rows.iter().filter(|(name, _)| name != "command");
     for (name, value) in rows.take(ROWS_MAX * 2) {
-        let value = match value {
-            Json::String(text) => text.clone(),
-            Json::Array(items) if items.iter().all(Json::is_string) => items
-                .iter()
-                .filter_map(Json::as_str)
-                .collect::<Vec<_>>()
-                .join(", "),
-            other => other.to_string(),
-        };
         write!(
             page,
             "<div><dt>{}</dt><dd>{}</dd></div>",
             Escaped(shortened(name, 60)),
-            Escaped(shortened(&value, 600)),
+            Escaped(shortened(value, 600)),
         )?;
     }
     page.write_str("</dl></section>\n")
+}
+
+/// Objects within objects that are unfolded into rows.
+const OBJECTS_MAX: usize = 3;
+
+/// Adds a value as rows of a name and a text: none for null and for empty objects, one for each field of an object.
+fn unfold(name: &str, value: &Json, objects_left: usize, rows: &mut Vec<(String, String)>) {
+    let text = match value {
+        Json::Null => return,
+        Json::Object(fields) if objects_left > 0 => {
+            for (field, value) in fields {
+                unfold(&format!("{name} {field}"), value, objects_left - 1, rows);
+            }
+            return;
+        }
+        Json::String(text) => text.clone(),
+        Json::Array(items) if items.iter().all(Json::is_string) => items
+            .iter()
+            .filter_map(Json::as_str)
+            .collect::<Vec<_>>()
+            .join(", "),
+        other => other.to_string(),
+    };
+    rows.push((name.to_owned(), text));
 }
 
 /// The files of the run, and the commands that check and run it again.
@@ -294,6 +318,18 @@ fn shell_word(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_are_rows_without_what_is_not_set() {
+        let options = serde_json::json!({"keys": null, "limits": {"ops": 5, "rate": null}, "of": ["a", "b"], "none": {}});
+        let mut rows = Vec::new();
+        unfold("workload", &options, OBJECTS_MAX, &mut rows);
+        let row = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            rows,
+            [row("workload limits ops", "5"), row("workload of", "a, b")]
+        );
+    }
 
     #[test]
     fn paths_as_words_of_a_shell() {

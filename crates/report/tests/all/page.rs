@@ -22,12 +22,16 @@ fn page(history: &History, verdicts: &[Verdict]) -> String {
 }
 
 /// The page of a report of this history.
-fn drawn(report: &Report<'_>, history: &History) -> String {
+pub(crate) fn drawn(report: &Report<'_>, history: &History) -> String {
     html(report, &Drawing::read(report, history).unwrap())
 }
 
 /// The findings of these verdicts as files.
-fn written(attributes: &Json, history: &History, verdicts: &[Verdict]) -> Vec<FindingFile> {
+pub(crate) fn written(
+    attributes: &Json,
+    history: &History,
+    verdicts: &[Verdict],
+) -> Vec<FindingFile> {
     let overview = synthetic::overview(history);
     let report = Report::new(attributes, &overview, verdicts);
     finding_files(&report, &Excerpt::read(&report, history).unwrap())
@@ -65,7 +69,7 @@ fn markup(page: &str) -> String {
 
 /// Checks that every element is closed in order and every attribute is quoted. Fewer rules than HTML has: what this
 /// accepts, browsers read alike.
-fn assert_well_formed(page: &str) {
+pub(crate) fn assert_well_formed(page: &str) {
     const EMPTY: [&str; 6] = ["meta", "path", "polygon", "rect", "line", "!DOCTYPE"];
     let markup = markup(page);
     let mut open: Vec<&str> = Vec::new();
@@ -92,7 +96,7 @@ fn assert_well_formed(page: &str) {
 }
 
 /// Nothing that a browser would load or follow out of the folder.
-fn assert_needs_nothing(page: &str) {
+pub(crate) fn assert_needs_nothing(page: &str) {
     let markup = markup(page);
     assert_loads_nothing(&markup);
     assert!(markup.contains("default-src 'none'"), "the policy");
@@ -109,7 +113,7 @@ fn addresses(text: &str) -> Vec<&str> {
 }
 
 /// A picture that is whole, and needs nothing else; it names what it is written in.
-fn assert_picture(picture: &str) {
+pub(crate) fn assert_picture(picture: &str) {
     assert_well_formed(picture);
     assert_loads_nothing(&markup(picture));
     assert_eq!(addresses(picture), ["\"http://www.w3.org/2000/s"]);
