@@ -31,6 +31,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("consistency", &["isolation"]),
     ("check", &["inference", "linear", "consistency"]),
     ("kv", &["blocks"]),
+    ("consensus", &["blocks"]),
     ("volume", &["archive"]),
     ("runner", &["plan", "check", "host"]),
     ("suite", &["runner", "sim"]),
@@ -106,6 +107,7 @@ const CORES: &[&str] = &[
     "consistency",
     "check",
     "kv",
+    "consensus",
     "volume",
     "report",
 ];

@@ -1,0 +1,250 @@
+//! Runs of the simulator: clean ones, and planted bugs that it must find.
+
+use super::{Bug, Scenario, World};
+use crate::rule::WrapperRule;
+use std::sync::Once;
+
+/// Three founding voters, moderate faults.
+pub(crate) const THREE: Scenario = Scenario {
+    voters: 3,
+    spares: 0,
+    loss: 0.05,
+    repetition: 0.02,
+    overtaking: 0.05,
+    sync_max: 40,
+    faults_end: 4_000,
+    checkpoint_every: 40,
+    bug: None,
+};
+
+/// Seeds of a clean run: SEATRIAL_SEEDS, or a small number.
+fn seeds(few: u64) -> u64 {
+    let given = std::env::var("SEATRIAL_SEEDS").ok();
+    given.and_then(|text| text.parse().ok()).unwrap_or(few)
+}
+
+/// Panics of the library are expected and contained: they are not printed.
+pub(crate) fn quiet_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let is_library = info
+                .location()
+                .is_some_and(|at| at.file().contains("/raft-0"));
+            if !is_library {
+                print(info);
+            }
+        }));
+    });
+}
+
+fn run_clean(name: &str, scenario: Scenario, count: u64) {
+    quiet_panics();
+    let (mut reads, mut changes, mut installs, mut positions) = (0, 0, 0, 0);
+    for seed in 0..count {
+        let mut world = World::new(scenario, seed);
+        if let Err(text) = world.run() {
+            panic!("{name}: seed {seed}: {text}");
+        }
+        reads += world.reads;
+        changes += world.changes;
+        installs += world.installs;
+        positions += world.decided.len();
+    }
+    println!(
+        "{name}: {count} seeds, {positions} positions, {reads} reads, {changes} membership changes, {installs} transfers"
+    );
+}
+
+/// The first seed below `budget` that finds the bug, and what it found.
+fn find(bug: Bug, scenario: Scenario, budget: u64) -> (u64, String) {
+    quiet_panics();
+    let scenario = Scenario {
+        bug: Some(bug),
+        ..scenario
+    };
+    for seed in 0..budget {
+        if let Err(text) = World::new(scenario, seed).run() {
+            println!("{bug:?}: seed {seed}: {text}");
+            return (seed, text);
+        }
+    }
+    panic!("{bug:?} not found in {budget} seeds");
+}
+
+#[test]
+fn one_node() {
+    run_clean("1 node", Scenario { voters: 1, ..THREE }, seeds(20));
+}
+
+#[test]
+fn three_nodes() {
+    run_clean("3 nodes", THREE, seeds(60));
+}
+
+#[test]
+fn three_nodes_bad_network() {
+    let bad = Scenario {
+        loss: 0.1,
+        repetition: 0.1,
+        overtaking: 0.3,
+        ..THREE
+    };
+    run_clean("3 nodes, bad network", bad, seeds(40));
+}
+
+#[test]
+fn five_nodes() {
+    run_clean("5 nodes", Scenario { voters: 5, ..THREE }, seeds(20));
+}
+
+#[test]
+fn seven_nodes() {
+    run_clean("7 nodes", Scenario { voters: 7, ..THREE }, seeds(10));
+}
+
+#[test]
+fn membership_changes() {
+    run_clean(
+        "3 nodes and 2 spares",
+        Scenario { spares: 2, ..THREE },
+        seeds(40),
+    );
+    let many = Scenario {
+        voters: 5,
+        spares: 2,
+        repetition: 0.1,
+        overtaking: 0.2,
+        ..THREE
+    };
+    run_clean("5 nodes and 2 spares", many, seeds(10));
+}
+
+#[test]
+fn laggards_by_checkpoint() {
+    run_clean(
+        "checkpoints every 5 entries",
+        Scenario {
+            checkpoint_every: 5,
+            ..THREE
+        },
+        seeds(40),
+    );
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    let trace = |bug| {
+        let mut world = World::new(
+            Scenario {
+                bug,
+                spares: 2,
+                ..THREE
+            },
+            7,
+        );
+        world.run().expect("a clean run");
+        world.trace
+    };
+    assert_eq!(trace(None), trace(None));
+}
+
+#[test]
+fn rule_1_pinned_timeouts() {
+    let trace = || {
+        let bug = Some(Bug::Without(WrapperRule::PinnedTimeouts));
+        let mut world = World::new(Scenario { bug, ..THREE }, 7);
+        let _ = world.run();
+        world.trace
+    };
+    assert_ne!(
+        trace(),
+        trace(),
+        "the library draws its own election timeouts"
+    );
+}
+
+#[test]
+fn rule_2_applied_after_persisted() {
+    let often = Scenario {
+        checkpoint_every: 5,
+        ..THREE
+    };
+    let found = find(Bug::Without(WrapperRule::AppliedAfterPersisted), often, 60).1;
+    assert!(found.contains("out of range"), "{found}");
+}
+
+#[test]
+fn rule_3_quiet_install() {
+    let often = Scenario {
+        checkpoint_every: 5,
+        ..THREE
+    };
+    find(Bug::Without(WrapperRule::QuietInstall), often, 100);
+}
+
+#[test]
+fn rule_4_compact_applied() {
+    let often = Scenario {
+        checkpoint_every: 3,
+        ..THREE
+    };
+    find(Bug::Without(WrapperRule::CompactApplied), often, 60);
+}
+
+#[test]
+fn rule_5_removed_leader() {
+    find(
+        Bug::Without(WrapperRule::RemovedLeader),
+        Scenario { spares: 2, ..THREE },
+        100,
+    );
+}
+
+#[test]
+fn rule_6_snapshot_timeout() {
+    let often = Scenario {
+        checkpoint_every: 5,
+        loss: 0.1,
+        ..THREE
+    };
+    let found = find(Bug::Without(WrapperRule::SnapshotTimeout), often, 100).1;
+    assert!(found.contains("no progress"), "{found}");
+}
+
+#[test]
+fn rule_7_known_member() {
+    let rare = Scenario {
+        checkpoint_every: 100,
+        spares: 2,
+        ..THREE
+    };
+    let found = find(Bug::Without(WrapperRule::KnownMember), rare, 200).1;
+    assert!(found.contains("no progress"), "{found}");
+}
+
+#[test]
+fn messages_not_held_are_found() {
+    find(Bug::Without(WrapperRule::HeldMessages), THREE, 40);
+}
+
+#[test]
+fn a_forgotten_vote_is_found() {
+    find(Bug::VoteForgotten, THREE, 200);
+}
+
+#[test]
+fn a_commit_without_quorum_is_found() {
+    find(Bug::CommitWithoutQuorum, THREE, 20);
+}
+
+#[test]
+fn a_missing_sync_is_found() {
+    find(Bug::MissingSync, THREE, 100);
+}
+
+#[test]
+fn a_stale_read_is_found() {
+    find(Bug::StaleRead, THREE, 60);
+}
