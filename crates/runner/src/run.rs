@@ -14,7 +14,7 @@ use crate::{
 };
 use rustix::process::{Resource, getrlimit, setrlimit};
 use seatrial_check::{CheckAnswer, Ground, Options, SharedSource, Unwatched, prove, proves};
-use seatrial_checker::{Aims, Checker, Overview, Verdict};
+use seatrial_checker::{Aims, Checker, Overview, Validity, Verdict};
 use seatrial_generator::{
     Generator, Interpreter, InterpreterOptions, THREADS_MAX, Thread, sequence,
 };
@@ -539,7 +539,11 @@ impl<'a> Run<'a> {
         mut known: Vec<Verdict>,
     ) -> Result<(CheckAnswer, Vec<(String, Certificate)>), SourceError> {
         let certify = self.test.certify;
-        known.retain(|verdict| !(certify && proves(verdict.checker)));
+        // What a certificate may prove is checked once more, for it.
+        let (decided, other): (Vec<Verdict>, Vec<Verdict>) = known
+            .into_iter()
+            .partition(|verdict| certify && proves(verdict.checker));
+        known = other;
         let is_known =
             |checker: &dyn Checker| known.iter().any(|one| one.checker == checker.name());
         let checkers = self.test.checkers.iter().map(AsRef::as_ref);
@@ -557,6 +561,17 @@ impl<'a> Run<'a> {
         } else {
             Vec::new()
         };
+        for verdict in &mut answer.verdicts {
+            let decided = decided.iter().find(|one| one.checker == verdict.checker);
+            // The check during the test may decide what a search of the whole does not: then there is no certificate.
+            if let Some(decided) = decided
+                && matches!(verdict.valid, Validity::Unknown(_))
+            {
+                let certificate = verdict.details.certificate.take();
+                *verdict = decided.clone();
+                verdict.details.certificate = certificate;
+            }
+        }
         let mut found = answer.verdicts.into_iter().chain(known);
         let mut found: Vec<Verdict> = found.by_ref().collect();
         let place = |verdict: &Verdict| {
