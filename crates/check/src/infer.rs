@@ -300,6 +300,13 @@ const WORKLOADS: &[(&str, &str)] = &[
     ("lock", "mutex"),
     ("kafka", "log"),
     ("monotonic", "monotonic"),
+    ("causal", "causal"),
+    ("causal-reverse", "causal-reverse"),
+    ("comments", "comments"),
+    ("sequential", "sequential"),
+    ("adya", "adya-g2"),
+    ("adya-g2", "adya-g2"),
+    ("g2", "adya-g2"),
 ];
 
 /// The checker for a workload as Jepsen's test suites name them; `None` for other names.

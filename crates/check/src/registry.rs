@@ -5,7 +5,10 @@ use seatrial_checker::{
     Agreement, Availability, Bank, Checker, ClockPlot, Counter, Discipline, Lock, Log, LongFork,
     Monotonic, Queue, Set, SetFull, Stats, TotalQueue, UnhandledExceptions, UniqueIds, Visibility,
 };
-use seatrial_consistency::{Consistency, ConsistencyModel};
+use seatrial_consistency::{
+    AdyaG2, CausalRegister, CausalReverse, Comments, Consistency, ConsistencyModel,
+    SequentialInserts,
+};
 use seatrial_cycles::Level;
 use seatrial_inference::{G1, Inference, ListAppend, RwRegister};
 use seatrial_isolation::{self as isolation, Isolation};
@@ -195,6 +198,16 @@ pub static CHECKERS: &[Entry] = &[
     entry!("bank", "transfers keep the total", none, COUNTED, false, plain!("bank", Bank::new())),
     entry!("long-fork", "two reads that saw two writes in opposite orders", none, COUNTED, false,
         plain!("long-fork", LongFork::new())),
+    entry!("causal", "a register that one client reads and writes in turn", none, COUNTED, false,
+        plain!("causal", CausalRegister)),
+    entry!("causal-reverse", "no insert is visible without earlier completed ones", none, COUNTED, false,
+        plain!("causal-reverse", CausalReverse)),
+    entry!("comments", "the same, of rows in several tables", none, COUNTED, false,
+        plain!("comments", Comments)),
+    entry!("sequential", "keys written in order and read in reverse", none, COUNTED, false,
+        plain!("sequential", SequentialInserts)),
+    entry!("adya-g2", "at most one of two inserts that exclude each other", none, COUNTED, false,
+        plain!("adya-g2", AdyaG2)),
     entry!("monotonic", "values that rise with their timestamps", agreements, COUNTED, false,
         |name| Ok(Box::new(Monotonic::new(
             model("monotonic", name, |name| named(&Agreement::ALL, name, Agreement::name))?)))),
@@ -245,9 +258,7 @@ fn axioms() -> Vec<&'static str> {
 }
 
 fn consistency_models() -> Vec<&'static str> {
-    ConsistencyModel::LISTED
-        .map(ConsistencyModel::name)
-        .to_vec()
+    ConsistencyModel::NAMES.to_vec()
 }
 
 fn level_names() -> Vec<&'static str> {

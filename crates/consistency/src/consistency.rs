@@ -80,7 +80,9 @@ impl ConsistencyTally {
     }
 
     fn check(&mut self, model: ConsistencyModel, history: &mut RegisterHistory) {
-        self.remove_unfounded(history);
+        if model != ConsistencyModel::Safe {
+            self.remove_unfounded(history);
+        }
         if model != ConsistencyModel::Sequential
             && let Some(action) = history.compare_and_set()
         {
@@ -89,6 +91,9 @@ impl ConsistencyTally {
                 action.index
             ));
             return;
+        }
+        if let ConsistencyModel::Regular | ConsistencyModel::Safe = model {
+            return self.check_real_time(model, history);
         }
         if let Some(version) = history.ambiguous() {
             return self.check_ambiguous(model, history, &version.clone());
@@ -119,6 +124,7 @@ impl ConsistencyTally {
             | ConsistencyModel::Causal
             | ConsistencyModel::MonotonicWrites
             | ConsistencyModel::WritesFollowReads => self.check_views(model, history),
+            _ => self.check_staleness(model, history),
         }
     }
 
@@ -350,9 +356,10 @@ impl ConsistencyTally {
         }));
         if !verdict.anomalies.is_empty() {
             verdict.valid = Validity::Invalid;
-            verdict.not = vec![model.name()];
-            verdict.also_not = model.stronger().map(ConsistencyModel::name).collect();
-            verdict.also_not.push("linearizable");
+            verdict.not = vec![model.family()];
+            let stronger = model.stronger().map(ConsistencyModel::family);
+            let stronger = stronger.filter(|other| *other != model.family());
+            verdict.also_not = stronger.chain(["linearizable"]).collect();
             return verdict;
         }
         if let Some(reason) = self.unknown {
@@ -384,7 +391,10 @@ impl Checker for Consistency {
 
     fn start(&self, _: &Aims) -> Box<dyn OnlineChecker> {
         let checker = self.clone();
-        let gather = GatherRegisterHistory { has_times: false };
+        let gather = GatherRegisterHistory {
+            has_times: self.model.is_stale(),
+            keeps_unseen: self.model == ConsistencyModel::Safe,
+        };
         let end = move |gathered, _: &dyn ChunkSource| Ok(Checked::from(checker.decide(gathered)));
         Box::new(FoldChecker::with_end(Consistency::NAME, gather, end))
     }

@@ -1,10 +1,13 @@
 //! Violations of consistency models in words.
 
 use crate::causal_reads::OverwrittenRead;
+use crate::consistency_model::shown_time;
 use crate::happens_before::{ExplainedEdge, OrderReason, SessionOrder};
-use crate::register_history::RegisterHistory;
+use crate::real_time_reads::RealTimeViolation;
+use crate::register_history::{NONE, RegisterHistory};
 use crate::session_guarantees::SessionViolation;
 use crate::session_views::ViewViolation;
+use crate::value_clusters::WriteCluster;
 use seatrial_checker::{Anomaly, Finding, FindingStep};
 use std::fmt::Write as _;
 
@@ -20,6 +23,11 @@ pub(crate) const CAUSAL_VIOLATION: Anomaly = "causal-violation";
 pub(crate) const CYCLIC_CAUSALITY: Anomaly = "cyclic-causality";
 /// The search found no sequential order.
 pub(crate) const NONSEQUENTIAL: Anomaly = "nonsequential";
+
+/// A read that returned a value before any write of it began.
+pub(crate) const EARLY_READ: Anomaly = "early-read";
+/// A read of a version that is too old.
+pub(crate) const STALE_READ: Anomaly = "stale-read";
 
 /// Operations that a finding lists.
 const LISTED_MAX: usize = 8;
@@ -220,6 +228,169 @@ pub(crate) fn no_order(history: &RegisterHistory, length: usize, stuck: &[u32]) 
     }
     let listed = stuck.iter().copied().take(LISTED_MAX);
     finding(history, NONSEQUENTIAL, summary, listed)
+}
+
+/// The name of a violation of a regular or safe register.
+pub(crate) fn real_time_name(violation: RealTimeViolation) -> Anomaly {
+    match violation {
+        RealTimeViolation::Early { .. } => EARLY_READ,
+        RealTimeViolation::Overwritten { .. } => STALE_READ,
+    }
+}
+
+/// A violation of a regular or safe register.
+pub(crate) fn real_time(history: &RegisterHistory, violation: RealTimeViolation) -> Finding {
+    match violation {
+        RealTimeViolation::Early { read } => {
+            let version = history.actions[read as usize].read();
+            let writer = version.map(|version| history.versions[version as usize].writer);
+            let writer = writer.filter(|&writer| writer != NONE);
+            let summary = match writer {
+                Some(writer) => format!(
+                    "{} ended before {} began.",
+                    history.shown(read),
+                    history.shown(writer)
+                ),
+                None => format!(
+                    "{} returned a value that nothing wrote.",
+                    history.shown(read)
+                ),
+            };
+            let all = writer.into_iter().chain([read]);
+            finding(history, EARLY_READ, capitalize(summary), all)
+        }
+        RealTimeViolation::Overwritten {
+            read,
+            source,
+            overwrite,
+        } => {
+            let since = source.map_or_else(String::new, |source| {
+                format!(" began after {} had ended, and", history.shown(source))
+            });
+            let summary = format!(
+                "{} returned an old value: {}{since} ended before the read began.",
+                history.shown(read),
+                history.shown(overwrite)
+            );
+            let all = source.into_iter().chain([overwrite, read]);
+            finding(history, STALE_READ, capitalize(summary), all)
+        }
+    }
+}
+
+/// A read of a version that is certainly at least so many versions old.
+pub(crate) fn stale_by_versions(history: &RegisterHistory, read: u32, age: usize) -> Finding {
+    let action = &history.actions[read as usize];
+    let source = history.source(read);
+    let since = source.map_or(0, |source| history.actions[source as usize].ret);
+    let is_newer = |number: &u32| {
+        let write = &history.actions[*number as usize];
+        write.key == action.key
+            && write.written().is_some()
+            && (source.is_none() || write.call > since)
+            && write.ret < action.call
+    };
+    let newer = (0..history.actions.len() as u32).filter(is_newer);
+    let newer: Vec<u32> = newer.take(LISTED_MAX).collect();
+    let from = source.map_or_else(
+        || "the initial state".to_owned(),
+        |source| format!("the version of {}", history.shown(source)),
+    );
+    let mut summary = format!(
+        "{} returned {from}, at least the {} newest: {} newer writes had ended before the read began:",
+        history.shown(read),
+        ordinal(age),
+        age - 1
+    );
+    for &write in &newer {
+        let _ = write!(summary, "\n  {}", history.shown(write));
+    }
+    let all = source.into_iter().chain(newer).chain([read]);
+    finding(history, STALE_READ, capitalize(summary), all)
+}
+
+/// `2nd`, `3rd`, `11th`.
+fn ordinal(number: usize) -> String {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}
+
+/// Operations without an order in which reads return one of the last versions.
+pub(crate) fn no_fresh_order(
+    history: &RegisterHistory,
+    core: &[WriteCluster],
+    versions: usize,
+) -> Finding {
+    let all = core.iter().flat_map(|cluster| {
+        let writer = Some(cluster.writer).filter(|&writer| writer != NONE);
+        writer.into_iter().chain(cluster.reads.iter().copied())
+    });
+    let mut all: Vec<u32> = all.collect();
+    all.sort_unstable();
+    let last = if versions == 1 {
+        "the last write".to_owned()
+    } else {
+        format!("one of the last {versions} writes")
+    };
+    let mut summary = format!(
+        "These {} operations alone have no order in which each read returns {last} before it:",
+        all.len()
+    );
+    for &action in all.iter().take(2 * LISTED_MAX) {
+        let _ = write!(summary, "\n  {}", history.shown(action));
+    }
+    let more = all.len().saturating_sub(2 * LISTED_MAX);
+    if more > 0 {
+        let _ = write!(summary, "\n  and {more} more");
+    }
+    finding(
+        history,
+        STALE_READ,
+        summary,
+        all.into_iter().take(2 * LISTED_MAX),
+    )
+}
+
+/// Two values that are each seen before the other, unless reads begin earlier.
+pub(crate) fn stale_by_time(
+    history: &RegisterHistory,
+    pair: [&WriteCluster; 2],
+    delta: i64,
+) -> Finding {
+    let mut all = Vec::new();
+    let mut texts = Vec::new();
+    for cluster in pair {
+        let value = history.value(cluster.version);
+        let by_call = |&&read: &&u32| history.actions[read as usize].call;
+        let last = cluster.reads.iter().max_by_key(by_call).copied();
+        let end = cluster
+            .reads
+            .iter()
+            .min_by_key(|&&read| history.actions[read as usize].ret);
+        let writer = Some(cluster.writer).filter(|&writer| writer != NONE);
+        let written = writer.map_or_else(
+            || "the initial state".to_owned(),
+            |writer| history.shown(writer),
+        );
+        let read = last.map_or_else(String::new, |last| {
+            format!(", last returned by {}", history.shown(last))
+        });
+        texts.push(format!("{value}: {written}{read}"));
+        all.extend(writer.into_iter().chain(end.copied()).chain(last));
+    }
+    let key = history.of_key(history.versions[pair[0].version as usize].key);
+    let summary = format!(
+        "Two values{key} were each seen before the other; reads must begin at least {} earlier to explain them:\n  {}",
+        shown_time(delta),
+        texts.join("\n  ")
+    );
+    finding(history, STALE_READ, summary, all)
 }
 
 /// A finding with the edges of a path or a cycle.

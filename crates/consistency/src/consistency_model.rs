@@ -30,11 +30,19 @@ pub enum ConsistencyModel {
     MonotonicWrites,
     /// A read that can see a write can see what its process had read before it (Terry and others 1994).
     WritesFollowReads,
+    /// A read returns the last write before it or a concurrent one (Lamport 1986; MWR-weak of Shao and others 2011).
+    Regular,
+    /// The same for reads without a concurrent write; others may return anything (Lamport 1986).
+    Safe,
+    /// Each read returns one of the last *k* writes of its key, of one order that follows real time (Aiyer and others 2005).
+    VersionStaleness(u32),
+    /// Linearizable once each read begins this many nanoseconds earlier: Δ-atomic (Golab and others 2011).
+    TimeStaleness(i64),
 }
 
 impl ConsistencyModel {
     /// The models that a list names.
-    pub const LISTED: [ConsistencyModel; 9] = [
+    pub const LISTED: [ConsistencyModel; 15] = [
         ConsistencyModel::Sequential,
         ConsistencyModel::CausalMemory,
         ConsistencyModel::CausalConvergence,
@@ -44,10 +52,35 @@ impl ConsistencyModel {
         ConsistencyModel::MonotonicReads,
         ConsistencyModel::MonotonicWrites,
         ConsistencyModel::WritesFollowReads,
+        ConsistencyModel::Regular,
+        ConsistencyModel::Safe,
+        ConsistencyModel::VersionStaleness(2),
+        ConsistencyModel::VersionStaleness(3),
+        ConsistencyModel::TimeStaleness(100_000_000),
+        ConsistencyModel::TimeStaleness(1_000_000_000),
     ];
 
-    /// The name in `--model` and in findings.
-    pub fn name(self) -> &'static str {
+    /// Their names; any other number of versions (`7-atomic`) and time (`within-20ms`) is a model, too.
+    pub const NAMES: [&str; 15] = [
+        "sequential",
+        "causal-memory",
+        "causal-convergence",
+        "causal",
+        "pram",
+        "read-your-writes",
+        "monotonic-reads",
+        "monotonic-writes",
+        "writes-follow-reads",
+        "regular",
+        "safe",
+        "2-atomic",
+        "3-atomic",
+        "within-100ms",
+        "within-1s",
+    ];
+
+    /// The name without numbers, for lists of models.
+    pub fn family(self) -> &'static str {
         match self {
             ConsistencyModel::Sequential => "sequential",
             ConsistencyModel::CausalMemory => "causal-memory",
@@ -58,13 +91,32 @@ impl ConsistencyModel {
             ConsistencyModel::MonotonicReads => "monotonic-reads",
             ConsistencyModel::MonotonicWrites => "monotonic-writes",
             ConsistencyModel::WritesFollowReads => "writes-follow-reads",
+            ConsistencyModel::Regular => "regular",
+            ConsistencyModel::Safe => "safe",
+            ConsistencyModel::VersionStaleness(_) => "k-atomic",
+            ConsistencyModel::TimeStaleness(_) => "delta-atomic",
         }
     }
 
-    /// The model with this name.
+    /// The model with this name: one of [`ConsistencyModel::NAMES`], `K-atomic` or `within-TIME`.
     pub fn by_name(name: &str) -> Option<ConsistencyModel> {
+        if let Some(time) = name.strip_prefix("within-") {
+            return nanoseconds(time).map(ConsistencyModel::TimeStaleness);
+        }
+        if let Some(versions) = name.strip_suffix("-atomic") {
+            let versions = versions.parse().ok().filter(|&versions| versions > 0);
+            return versions.map(ConsistencyModel::VersionStaleness);
+        }
         let mut all = ConsistencyModel::LISTED.into_iter();
-        all.find(|model| model.name() == name)
+        all.find(|model| model.family() == name)
+    }
+
+    /// Is it about how old a version may be?
+    pub(crate) fn is_stale(self) -> bool {
+        matches!(
+            self,
+            ConsistencyModel::VersionStaleness(_) | ConsistencyModel::TimeStaleness(_)
+        )
     }
 
     /// The models that it directly implies.
@@ -88,12 +140,22 @@ impl ConsistencyModel {
                 ConsistencyModel::MonotonicReads,
                 ConsistencyModel::MonotonicWrites,
             ],
+            ConsistencyModel::Regular => &[ConsistencyModel::Safe],
             _ => &[],
         }
     }
 
     /// Does every history that satisfies this model satisfy `other`, too?
     pub fn implies(self, other: ConsistencyModel) -> bool {
+        match (self, other) {
+            (ConsistencyModel::VersionStaleness(one), ConsistencyModel::VersionStaleness(more)) => {
+                return one <= more;
+            }
+            (ConsistencyModel::TimeStaleness(one), ConsistencyModel::TimeStaleness(more)) => {
+                return one <= more;
+            }
+            _ => {}
+        }
         self == other || self.weaker().iter().any(|weaker| weaker.implies(other))
     }
 
@@ -104,8 +166,38 @@ impl ConsistencyModel {
     }
 }
 
+/// A time such as `20ms` in nanoseconds.
+fn nanoseconds(time: &str) -> Option<i64> {
+    let digits = time.find(|letter: char| !letter.is_ascii_digit())?;
+    let (number, unit) = time.split_at(digits);
+    let factor = UNITS.iter().find(|(name, _)| *name == unit)?.1;
+    number.parse::<i64>().ok()?.checked_mul(factor)
+}
+
+/// Units of time in nanoseconds, the largest first.
+const UNITS: [(&str, i64); 4] = [
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+/// Nanoseconds in the largest unit of which they are a multiple.
+pub(crate) fn shown_time(nanoseconds: i64) -> String {
+    let mut units = UNITS.iter();
+    let (name, factor) = units
+        .find(|(_, factor)| nanoseconds % factor == 0)
+        .expect("each time is a multiple of a nanosecond");
+    format!("{}{name}", nanoseconds / factor)
+}
+
+/// The name in `--model`.
 impl fmt::Display for ConsistencyModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        match self {
+            ConsistencyModel::VersionStaleness(versions) => write!(f, "{versions}-atomic"),
+            ConsistencyModel::TimeStaleness(time) => write!(f, "within-{}", shown_time(*time)),
+            other => f.write_str(other.family()),
+        }
     }
 }

@@ -12,6 +12,8 @@ use std::ops::ControlFlow;
 pub(crate) struct GatherRegisterHistory {
     /// Are the times of operations wanted?
     pub(crate) has_times: bool,
+    /// Are writes of unknown outcome wanted whose value nothing read? They are concurrent with later operations.
+    pub(crate) keeps_unseen: bool,
 }
 
 /// A read whose result is not known yet.
@@ -33,6 +35,7 @@ enum GatheredOutcome {
 /// The rows so far, one for each invocation.
 pub(crate) struct RegisterRows {
     has_times: bool,
+    keeps_unseen: bool,
     actions: Vec<RegisterAction>,
     outcomes: Vec<GatheredOutcome>,
     times: Vec<(i64, i64)>,
@@ -49,14 +52,17 @@ pub(crate) struct RegisterRows {
     others: FixedMap<(u32, String), u32>,
     versions: Vec<RegisterVersion>,
     indices: Vec<(u32, u64)>,
+    /// The time of the last operation, while times rise with positions.
+    last_time: Option<i64>,
     counts: [u64; 3],
     refusal: Option<String>,
 }
 
 impl RegisterRows {
-    fn new(has_times: bool) -> RegisterRows {
+    fn new(options: &GatherRegisterHistory) -> RegisterRows {
         RegisterRows {
-            has_times,
+            has_times: options.has_times,
+            keeps_unseen: options.keeps_unseen,
             actions: Vec::new(),
             outcomes: Vec::new(),
             times: Vec::new(),
@@ -71,6 +77,7 @@ impl RegisterRows {
             others: FixedMap::default(),
             versions: Vec::new(),
             indices: Vec::new(),
+            last_time: Some(0),
             counts: [0; 3],
             refusal: None,
         }
@@ -252,6 +259,8 @@ impl RegisterRows {
                 continue;
             };
             let kind = chunk.kinds()[place];
+            let time = chunk.times()[place];
+            self.last_time = self.last_time.filter(|&last| last <= time).map(|_| time);
             if kind == OpType::Invoke {
                 if let Some(row) = self.invoke(chunk, place, process) {
                     self.open.insert(position, row);
@@ -288,8 +297,13 @@ impl RegisterRows {
             return Err(reason);
         }
         self.counts[2] += self.open.len() as u64;
+        if self.last_time.is_none() {
+            self.times.clear();
+        }
         self.count();
-        self.drop_unseen();
+        if !self.keeps_unseen {
+            self.drop_unseen();
+        }
         let mut history = RegisterHistory {
             processes: self.processes,
             keys: self.keys,
@@ -436,7 +450,7 @@ impl Fold for GatherRegisterHistory {
     }
 
     fn start(&self) -> RegisterRows {
-        RegisterRows::new(self.has_times)
+        RegisterRows::new(self)
     }
 
     fn reduce(&self, rows: &mut RegisterRows, chunk: &Chunk) -> ControlFlow<()> {

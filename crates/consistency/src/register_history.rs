@@ -94,7 +94,7 @@ pub(crate) struct RegisterHistory {
     pub(crate) processes: Vec<u64>,
     pub(crate) keys: Vec<Option<Key>>,
     pub(crate) versions: Vec<RegisterVersion>,
-    /// Nanoseconds of invocation and completion by action; empty if they were not asked for or are not known.
+    /// Nanoseconds of invocation and completion by action; empty if they were not asked for, are not known or do not rise.
     pub(crate) times: Vec<(i64, i64)>,
     /// Where indices of operations do not follow positions: from this position on they start at this index.
     pub(crate) indices: Vec<(u32, u64)>,

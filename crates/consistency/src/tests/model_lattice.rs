@@ -38,7 +38,7 @@ fn a_model_implies_the_weaker_ones() {
 #[test]
 fn models_are_found_by_name() {
     for model in ConsistencyModel::LISTED {
-        assert_eq!(ConsistencyModel::by_name(model.name()), Some(model));
+        assert_eq!(ConsistencyModel::by_name(&model.to_string()), Some(model));
     }
     assert_eq!(ConsistencyModel::by_name("linearizable"), None);
 }
@@ -55,7 +55,9 @@ fn a_violation_names_its_operations() {
         operation(3, 0, Read(2), 8),
         operation(3, 0, Read(1), 10),
     ];
-    for model in ConsistencyModel::LISTED {
+    let is_of_sessions =
+        |model: &ConsistencyModel| model.implies(ConsistencyModel::WritesFollowReads);
+    for model in ConsistencyModel::LISTED.into_iter().filter(is_of_sessions) {
         let verdict = check(model, &opposite);
         let is_one_order = model.implies(ConsistencyModel::CausalConvergence);
         assert_eq!(

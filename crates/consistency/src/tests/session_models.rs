@@ -284,6 +284,7 @@ pub(crate) fn by_definition(model: ConsistencyModel, operations: &[SmallOperatio
         ConsistencyModel::MonotonicReads => is_founded(all) && never_back(all),
         ConsistencyModel::MonotonicWrites => is_founded(all),
         ConsistencyModel::WritesFollowReads => effects_after_causes(all),
+        other => unreachable!("{other} is a model of real time"),
     })
 }
 

@@ -213,9 +213,9 @@ pub(crate) fn history(operations: &[SmallOperation], is_keyed: bool) -> History 
         ));
     }
     events.sort_by_key(|(event, _)| *event);
-    let ops = events.into_iter().enumerate();
-    let ops = ops.map(|(number, (_, op))| Op {
-        time: number as i64 * 10,
+    let ops = events.into_iter();
+    let ops = ops.map(|(event, op)| Op {
+        time: event.cast_signed() * 10,
         ..op
     });
     History::from_unindexed(ops.collect())
