@@ -23,8 +23,8 @@ pub(crate) struct Essential {
 
 /// Configurations of each search.
 const CONFIGURATIONS_MAX: u64 = 20_000;
-/// Configurations of all searches for one check, and an eighth of the entries that they have; about three seconds.
-const WORK_MAX: usize = 1_000_000;
+/// Configurations of all searches for one check, and an eighth of the entries that they have; about a second.
+const WORK_MAX: usize = 400_000;
 /// Entries of an object, at most: each search looks at all of them.
 const ENTRIES_MAX: usize = 200_000;
 

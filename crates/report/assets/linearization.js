@@ -11,6 +11,14 @@
     return letters.length <= room ? text : letters.slice(0, Math.max(0, room - 1)).join("") + "…";
   };
 
+  // The beginning and more of the end, at which collections grow.
+  const bothEnds = (text, room) => {
+    const letters = Array.from(text);
+    if (letters.length <= room) return text;
+    const first = Math.floor(room / 3);
+    return letters.slice(0, first).join("") + "…" + letters.slice(letters.length - Math.max(0, room - first - 1)).join("");
+  };
+
   function view(figure) {
     const data = JSON.parse(figure.querySelector("script").textContent);
     const svg = figure.querySelector("svg");
@@ -58,10 +66,13 @@
         out.append(make("line", { x1: x(at), x2: x(at), y1: bottom, y2: bottom + 4, class: "time" }));
         out.append(make("text", { x: x(at), y: bottom + 15, class: "time" }, time));
       }
+      // Labels cover ticks, not the other way round.
+      const labels = [];
       for (const bar of data.bars) {
-        if (top.has(bar[0]) && bar[1] <= end && bar[2] >= begin) out.append(drawBar(bar, top.get(bar[0]), rowHeight, x));
+        if (top.has(bar[0]) && bar[1] <= end && bar[2] >= begin) out.append(drawBar(bar, top.get(bar[0]), rowHeight, x, labels));
       }
       drawOrder(out, top, rowHeight, x, within);
+      out.append(...labels);
       const first = data.points.length > 0 ? data.points[0][1] : data.end;
       drawState(out, x, 0, first, data.before, "before: " + data.before);
       data.points.forEach(([bar, at, state], number) => {
@@ -74,7 +85,7 @@
       drawStrip();
     }
 
-    function drawBar([, from, to, type, marks, label, times], y, rowHeight, x) {
+    function drawBar([, from, to, type, marks, label, times], y, rowHeight, x, labels) {
       const left = Math.max(x(from), NAMES - 4);
       const isOpen = type === "info";
       const right = isOpen ? clamp(x(data.end) + 8, left + 8, Math.max(left + 8, width - FADE)) : Math.min(x(to), width + 4);
@@ -90,7 +101,7 @@
         const place = { x: right + (slice * FADE) / 3, y: y + 3, width: FADE / 3, height };
         group.append(make("rect", { class: "fade" + slice, ...place }));
       }
-      if (room >= 3) group.append(make("text", { x: left + 5, y: y + height - 2 }, cut(label, room)));
+      if (room >= 3) labels.push(make("text", { class: "label", x: left + 5, y: y + height - 2 }, cut(label, room)));
       return group;
     }
 
@@ -113,7 +124,7 @@
       const group = make("g", { class: "state" }, make("title", {}, title));
       group.append(make("rect", { x: left, y: STATES_TOP, width: wide, height: STATES_HEIGHT }));
       if (room >= Math.min(2, state.length)) {
-        group.append(make("text", { x: left + 4, y: STATES_TOP + 14 }, cut(state, room)));
+        group.append(make("text", { x: left + 4, y: STATES_TOP + 14 }, bothEnds(state, room)));
       }
       out.append(group);
     }

@@ -129,6 +129,10 @@ impl DrawnWindow<'_> {
             self.bar(bar, out)?;
         }
         self.order(out)?;
+        // Labels cover ticks, not the other way round.
+        for bar in &self.picture.bars {
+            self.label(bar, out)?;
+        }
         self.states(out)?;
         self.contradiction(rows_bottom, out)?;
         frame.close(out)
@@ -180,29 +184,27 @@ impl DrawnWindow<'_> {
         Ok(())
     }
 
-    fn bar(&self, bar: &OperationBar, out: &mut String) -> fmt::Result {
-        let Some(y) = self
-            .y(bar.row)
-            .filter(|_| bar.begin <= self.end && bar.end >= self.begin)
-        else {
-            return Ok(());
-        };
-        let (y, height) = (y + 3.0, self.row_height - 6.0);
+    /// The top, left and right edge of a bar; `None` if it is outside of the window.
+    fn edges(&self, bar: &OperationBar) -> Option<(f64, f64, f64)> {
+        let top = self.y(bar.row)? + 3.0;
+        if bar.begin > self.end || bar.end < self.begin {
+            return None;
+        }
         let begin = self.x(bar.begin).max(NAMES_WIDTH - 4.0);
-        let is_open = bar.class == "info";
-        let end = if is_open {
-            (self.x(self.picture.end) + 8.0)
-                .clamp(begin + 8.0, (WIDTH - FADE_WIDTH).max(begin + 8.0))
+        let end = if bar.class == "info" {
+            let least = begin + 8.0;
+            (self.x(self.picture.end) + 8.0).clamp(least, (WIDTH - FADE_WIDTH).max(least))
         } else {
             self.x(bar.end).min(WIDTH + 4.0)
         };
-        let width = (end - begin).max(3.0);
-        let room = ((width - 8.0) / LETTER_WIDTH).max(0.0) as usize;
-        let label = if room >= 3 {
-            shortened(&bar.label, room)
-        } else {
-            "".into()
+        Some((top, begin, end.max(begin + 3.0)))
+    }
+
+    fn bar(&self, bar: &OperationBar, out: &mut String) -> fmt::Result {
+        let Some((y, begin, end)) = self.edges(bar) else {
+            return Ok(());
         };
+        let (width, height) = (end - begin, self.row_height - 6.0);
         let unplaced = if bar.is_unplaced { " unplaced" } else { "" };
         let essential = if bar.is_essential { " essential" } else { "" };
         write!(
@@ -212,7 +214,7 @@ impl DrawnWindow<'_> {
             bar.class,
             Escaped(format_args!("{}, {}: {}", bar.times, bar.class, bar.label)),
         )?;
-        if is_open {
+        if bar.class == "info" {
             let slice = FADE_WIDTH / 3.0;
             for number in 0..3 {
                 write!(
@@ -222,12 +224,23 @@ impl DrawnWindow<'_> {
                 )?;
             }
         }
+        out.write_str("</g>\n")
+    }
+
+    fn label(&self, bar: &OperationBar, out: &mut String) -> fmt::Result {
+        let Some((y, begin, end)) = self.edges(bar) else {
+            return Ok(());
+        };
+        let room = ((end - begin - 8.0) / LETTER_WIDTH).max(0.0) as usize;
+        if room < 3 {
+            return Ok(());
+        }
         writeln!(
             out,
-            "<text x=\"{:.1}\" y=\"{:.1}\">{}</text></g>",
+            "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             begin + 5.0,
-            y + height - 5.0,
-            Escaped(label),
+            y + self.row_height - 11.0,
+            Escaped(shortened(&bar.label, room)),
         )
     }
 
@@ -287,9 +300,9 @@ impl DrawnWindow<'_> {
         let room = ((width - 5.0) / LETTER_WIDTH).max(0.0) as usize;
         let state = point.map_or(&self.picture.before, |point| &point.state);
         let shown = if room >= state.chars().count().min(2) {
-            shortened(state, room)
+            both_ends(state, room)
         } else {
-            "".into()
+            String::new()
         };
         let title = match point {
             Some(point) => format!("after {}: {state}", self.picture.bars[point.bar].label),
@@ -330,4 +343,17 @@ impl DrawnWindow<'_> {
             Escaped(shortened(reason, (room as usize).saturating_sub(2))),
         )
     }
+}
+
+/// At most `room` characters of a text: where it is longer, its beginning and more of its end, at which collections grow.
+fn both_ends(text: &str, room: usize) -> String {
+    let length = text.chars().count();
+    if length <= room {
+        return text.to_owned();
+    }
+    let first = room / 3;
+    let last = room.saturating_sub(first + 1);
+    let begin = text.chars().take(first);
+    let end = text.chars().skip(length - last);
+    begin.chain(['…']).chain(end).collect()
 }

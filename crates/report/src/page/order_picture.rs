@@ -4,7 +4,7 @@ use super::anomaly::Participant;
 use super::interval::times;
 use crate::wording::{brief, one_line, shortened};
 use seatrial_checker::{LinearizationPoint, LinearizationWitness};
-use seatrial_history::{History, Op, Process};
+use seatrial_history::{History, Op, Process, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Room for a character of a label or of a state, in pixels.
@@ -18,6 +18,9 @@ const STATE_ROOM: usize = 12;
 /// Characters of a label and of a state that are in the page.
 const LABEL_LENGTH_MAX: usize = 60;
 const STATE_LENGTH_MAX: usize = 60;
+
+/// Operations that suffice are not marked if they are more, unless none of them can be left out.
+const MARKED_MAX: usize = 50;
 
 /// A picture of operations that are not linearizable, in pixels from left to right; its height is chosen where it is drawn.
 ///
@@ -93,7 +96,16 @@ impl LinearizationPicture {
             .map_or(&witness.before, |last| &order[last].state);
         let order = &order[skipped..];
         let essential = witness.essential.iter().flat_map(|one| &one.operations);
-        let essential: BTreeSet<u64> = essential.copied().collect();
+        let mut essential: BTreeSet<u64> = essential.copied().collect();
+        if witness
+            .essential
+            .as_ref()
+            .is_some_and(|one| !one.is_minimal)
+            && essential.len() > MARKED_MAX
+        {
+            // Most of what a bound left is not needed.
+            essential.clear();
+        }
         let parts = parts(history, witness, order);
         let numbers: BTreeMap<u64, usize> =
             parts.iter().map(|(index, _)| *index).zip(0..).collect();
@@ -115,7 +127,7 @@ impl LinearizationPicture {
                 class: part.class(),
                 is_unplaced: number == unplaced,
                 is_essential: essential.contains(index),
-                label: part.participant.label(LABEL_LENGTH_MAX),
+                label: label(&part.participant, LABEL_LENGTH_MAX),
                 times: times(&part.participant),
             }
         });
@@ -210,6 +222,18 @@ fn part(history: &History, index: u64) -> Option<PicturePart<'_>> {
     })
 }
 
+/// The function and its value without the key, which is the same for all operations of the picture.
+fn label(participant: &Participant<'_>, characters_max: usize) -> String {
+    match participant.last() {
+        Some(Op {
+            f,
+            value: Value::Keyed(_, value),
+            ..
+        }) => one_line(&brief(format_args!("{f} {value}"), characters_max)).into_owned(),
+        _ => participant.label(characters_max),
+    }
+}
+
 /// A state on one line.
 fn shown(state: &str) -> String {
     one_line(&shortened(state, STATE_LENGTH_MAX)).into_owned()
@@ -261,7 +285,7 @@ impl EventPlaces {
             let part = parts[number];
             if part.end == index {
                 // The bar has room for its label.
-                let room = part.participant.label(LABEL_ROOM).chars().count() as f64;
+                let room = label(&part.participant, LABEL_ROOM).chars().count() as f64;
                 let begin = places.x(part.begin, 0.0);
                 x = x.max(begin + room * LETTER_WIDTH + 10.0);
             }
