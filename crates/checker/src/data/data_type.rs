@@ -1,7 +1,9 @@
 //! The trait of a data type, and the fold that checks one.
 
+use super::element::{Element, elements};
 use super::verdict_builder::VerdictBuilder;
 use crate::{Checker, FoldChecker, OnlineChecker, Verdict};
+use seatrial_history::chunk::ValueView;
 use seatrial_history::{
     Chunk, Extra, FixedMap, Fold, History, Key, Op, OpType, Order, Process, Symbol, Value,
 };
@@ -22,6 +24,10 @@ pub(crate) trait DataType: Checker + Clone + 'static {
 
     /// The functions of its operations; all others are ignored.
     const FUNCTIONS: &'static [&'static str];
+
+    /// Are lists and sets of integers that an operation returned passed as they are in the chunk, in
+    /// [`OperationEvent::integers`]?
+    const TAKES_INTEGERS: bool = false;
 
     /// The consistency model that is checked, when the data type has several.
     fn model(&self) -> Option<&'static str> {
@@ -51,7 +57,13 @@ pub(crate) trait DataType: Checker + Clone + 'static {
             if !Self::FUNCTIONS.iter().any(|f| op.f == *f) {
                 continue;
             }
-            states.apply(self, position as u64, invocation.map(|at| at as u64), op);
+            states.apply(
+                self,
+                position as u64,
+                invocation.map(|at| at as u64),
+                op,
+                None,
+            );
         }
         states.verdict(self)
     }
@@ -65,6 +77,8 @@ pub(crate) struct OperationEvent<'a> {
     pub(super) process: Process,
     pub(super) f: Symbol,
     pub(super) value: &'a Value,
+    /// The list or set of integers that a success returned, which is not built then: `value` is nil.
+    pub(super) integers: Option<&'a [i64]>,
     pub(super) extra: &'a Extra,
     /// The invocation of a completion, if it is known.
     pub(super) invocation: Option<&'a StartedOperation>,
@@ -76,6 +90,14 @@ impl OperationEvent<'_> {
         match (self.value, self.invocation) {
             (Value::Nil, Some(invocation)) => &invocation.value,
             (value, _) => value,
+        }
+    }
+
+    /// The elements of the value; `None` if it is no collection.
+    pub(super) fn elements(&self) -> Option<Vec<Element>> {
+        match self.integers {
+            Some(integers) => Some(integers.iter().map(|&one| Element::Int(one)).collect()),
+            None => elements(self.value),
         }
     }
 
@@ -170,7 +192,7 @@ impl KeyedTally {
 pub(crate) struct KeyedStates<S> {
     /// Invocations of the operations under way, by position.
     open: FixedMap<u64, StartedOperation>,
-    keys: BTreeMap<Option<Key>, S>,
+    keys: FixedMap<Option<Key>, S>,
     tally: KeyedTally,
 }
 
@@ -178,7 +200,7 @@ impl<S> Default for KeyedStates<S> {
     fn default() -> KeyedStates<S> {
         KeyedStates {
             open: FixedMap::default(),
-            keys: BTreeMap::new(),
+            keys: FixedMap::default(),
             tally: KeyedTally::default(),
         }
     }
@@ -191,6 +213,7 @@ impl<S: Default> KeyedStates<S> {
         position: u64,
         invocation: Option<u64>,
         op: &Op,
+        integers: Option<&[i64]>,
     ) {
         let (key, value) = match &op.value {
             Value::Keyed(key, value) => (Some(key.clone()), &**value),
@@ -204,6 +227,7 @@ impl<S: Default> KeyedStates<S> {
             process: op.process,
             f: op.f,
             value,
+            integers,
             extra: &op.extra,
             invocation: started.as_ref(),
         };
@@ -221,7 +245,9 @@ impl<S: Default> KeyedStates<S> {
 
     fn verdict<J: DataType<State = S>>(self, data_type: &J) -> Verdict {
         let mut builder = self.tally.builder(self.keys.keys(), J::FUNCTIONS);
-        for (key, state) in self.keys {
+        // Sorted: findings must not depend on a hash.
+        let keys: BTreeMap<Option<Key>, S> = self.keys.into_iter().collect();
+        for (key, state) in keys {
             builder.start_key(key);
             data_type.finish(state, &mut builder);
         }
@@ -263,7 +289,19 @@ impl<J: DataType> Fold for DataTypeFold<J> {
         for (place, template) in chunk.template_ids().iter().enumerate() {
             if wanted[*template as usize] && chunk.process(place).is_client() {
                 let position = chunk.first_position() + place as u64;
-                states.apply(&self.0, position, chunk.invocation(place), &ops.at(place));
+                let integers = match chunk.value(place) {
+                    ValueView::Integers(integers) | ValueView::IntegerSet(integers)
+                        if J::TAKES_INTEGERS && chunk.kinds()[place] == OpType::Ok =>
+                    {
+                        Some(integers)
+                    }
+                    _ => None,
+                };
+                let op = match integers {
+                    Some(_) => ops.without_value(place),
+                    None => ops.at(place),
+                };
+                states.apply(&self.0, position, chunk.invocation(place), &op, integers);
             }
         }
         ControlFlow::Continue(())

@@ -24,7 +24,13 @@ pub struct Set;
 pub(crate) struct SetState {
     added: ElementMap<Addition>,
     /// The read that completed last: indices of its invocation and completion, and its value.
-    read: Option<(u64, u64, Value)>,
+    read: Option<(u64, u64, SetRead)>,
+}
+
+/// What a read returned.
+enum SetRead {
+    Integers(Vec<i64>),
+    Other(Value),
 }
 
 #[derive(Clone, Copy)]
@@ -38,6 +44,7 @@ impl DataType for Set {
     type State = SetState;
     const NAME: &'static str = "set";
     const FUNCTIONS: &'static [&'static str] = &["add", "read"];
+    const TAKES_INTEGERS: bool = true;
 
     fn apply(&self, state: &mut SetState, event: &OperationEvent<'_>) {
         match (event.kind, event.f == "add") {
@@ -57,8 +64,20 @@ impl DataType for Set {
                 let added = state.added.entry(&element, absent);
                 added.acknowledged.get_or_insert(event.index);
             }
+            (OpType::Ok, false) if event.integers.is_some() => {
+                // The memory of the read before.
+                let mut integers = match state.read.take() {
+                    Some((.., SetRead::Integers(integers))) => integers,
+                    _ => Vec::new(),
+                };
+                integers.clear();
+                integers.extend_from_slice(event.integers.unwrap_or_default());
+                let read = SetRead::Integers(integers);
+                state.read = Some((event.started(), event.index, read));
+            }
             (OpType::Ok, false) if !matches!(event.value, Value::Nil) => {
-                state.read = Some((event.started(), event.index, event.value.clone()));
+                let read = SetRead::Other(event.value.clone());
+                state.read = Some((event.started(), event.index, read));
             }
             _ => {}
         }
@@ -75,10 +94,16 @@ impl DataType for Set {
         let Some((began, index, value)) = read else {
             return builder.no_evidence("the set was never read");
         };
-        let Some(read) = elements(&value) else {
-            return builder.unknown(format!("op {index}: the read saw {value}, which is no set"));
+        let read: BTreeSet<Element> = match value {
+            SetRead::Integers(integers) => integers.into_iter().map(Element::Int).collect(),
+            SetRead::Other(value) => {
+                let Some(read) = elements(&value) else {
+                    let reason = format!("op {index}: the read saw {value}, which is no set");
+                    return builder.unknown(reason);
+                };
+                read.into_iter().collect()
+            }
         };
-        let read: BTreeSet<Element> = read.into_iter().collect();
         let mut lost = Vec::new();
         let (mut present, mut recovered, mut unread) = (0, Vec::new(), 0);
         let sorted = added.sorted();

@@ -1,7 +1,7 @@
 //! A set that is read repeatedly.
 
 use super::data_type::{DataType, OperationEvent, StartedOperation};
-use super::element::{Element, elements};
+use super::element::Element;
 use super::element_map::ElementMap;
 use super::verdict_builder::{VerdictBuilder, WORST_MAX};
 use crate::{Aims, CertainAnomalies, Checker, OnlineChecker, Robustness, Verdict};
@@ -112,7 +112,7 @@ impl SetFullState {
     fn read(&mut self, event: &OperationEvent<'_>, began: OperationTime) {
         // The number of the read marks its elements, so that no set of them is built.
         self.reads += 1;
-        if !self.mark(event.value) && !self.mark_sorted(event) {
+        if !self.mark(event) && !self.mark_sorted(event) {
             self.reads -= 1;
             self.refused = self.refused.or(Some(event.index));
             return;
@@ -141,26 +141,28 @@ impl SetFullState {
     }
 
     /// Marks the elements of a read, if they are integers that were added, each there once: then there is nothing else to do.
-    fn mark(&mut self, value: &Value) -> bool {
-        let (Value::List(items) | Value::Set(items)) = value else {
+    fn mark(&mut self, event: &OperationEvent<'_>) -> bool {
+        let (Value::List(items) | Value::Set(items)) = event.value else {
+            let mut integers = event.integers.into_iter().flatten();
+            return event.integers.is_some() && integers.all(|integer| self.mark_one(*integer));
+        };
+        items
+            .iter()
+            .all(|item| item.as_int().is_some_and(|integer| self.mark_one(integer)))
+    }
+
+    /// Marks one; false if it was not added, or is marked already.
+    fn mark_one(&mut self, integer: i64) -> bool {
+        let Some(number) = self.followed.number_of(integer) else {
             return false;
         };
-        let reads = self.reads;
-        items.iter().all(|item| {
-            let Value::Int(integer) = item else {
-                return false;
-            };
-            let Some(number) = self.followed.number_of(*integer) else {
-                return false;
-            };
-            let one = &mut self.followed.values_mut()[number as usize];
-            std::mem::replace(&mut one.read, reads) != reads
-        })
+        let one = &mut self.followed.values_mut()[number as usize];
+        std::mem::replace(&mut one.read, self.reads) != self.reads
     }
 
     /// The same of any read, with what it has twice, and what was not added. False for what is no set.
     fn mark_sorted(&mut self, event: &OperationEvent<'_>) -> bool {
-        let Some(mut read) = elements(event.value) else {
+        let Some(mut read) = event.elements() else {
             return false;
         };
         read.sort_unstable();
@@ -224,6 +226,7 @@ impl DataType for SetFull {
     type State = SetFullState;
     const NAME: &'static str = "set-full";
     const FUNCTIONS: &'static [&'static str] = &["add", "read"];
+    const TAKES_INTEGERS: bool = true;
 
     fn model(&self) -> Option<&'static str> {
         Some(self.visibility.name())
@@ -246,7 +249,9 @@ impl DataType for SetFull {
                     });
                 }
             }
-            (OpType::Ok, false) if !matches!(event.value, Value::Nil) => {
+            (OpType::Ok, false)
+                if event.integers.is_some() || !matches!(event.value, Value::Nil) =>
+            {
                 if let Some(began) = event.invocation {
                     state.read(event, began.into());
                 }

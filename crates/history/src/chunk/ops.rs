@@ -44,6 +44,22 @@ impl<'a> ChunkOps<'a> {
         self.op(place)
     }
 
+    /// The operation at `place` with nil for its value, for a reader who takes that from [`Chunk::value`]; an independent key
+    /// stays.
+    pub fn without_value(&mut self, place: usize) -> Op {
+        let chunk = self.chunk;
+        let key = chunk.key_id(place).map(|id| chunk.key(id).clone());
+        Op {
+            index: chunk.index(place),
+            time: chunk.times()[place],
+            kind: chunk.kinds()[place],
+            process: chunk.process(place),
+            f: chunk.f(place),
+            value: key.map_or(Value::Nil, |key| Value::Keyed(key, Value::Nil.into())),
+            extra: self.extra(place),
+        }
+    }
+
     /// The operation at `place`.
     pub(crate) fn op(&mut self, place: usize) -> Op {
         let chunk = self.chunk;

@@ -50,11 +50,10 @@ pub(super) struct LogMessage {
     pub(super) invocation: u64,
     /// The last completion of a send.
     pub(super) writer: u64,
-    /// The first successful operation that polled it, and the first of all that did.
+    /// The first successful operation that polled it.
     pub(super) successful_reader: u64,
-    pub(super) reader: u64,
-    /// Polls of it by successful operations.
-    pub(super) polls: u64,
+    /// Polls of it by successful operations; a number that does not fit is the largest.
+    pub(super) polls: u32,
     pub(super) partition: u32,
     /// The operation of the graph that sent it, [`BEFORE_GRAPH`], or [`NO_SENDER`].
     pub(super) sender: u32,
@@ -169,6 +168,8 @@ pub(super) struct LogState {
     pub(super) adjacencies: Adjacencies,
     /// By message: the first send that failed.
     pub(super) failures: FixedMap<u32, u64>,
+    /// By message: the first operation that polled it before any send of it was invoked.
+    pub(super) unsent_polls: FixedMap<u32, u64>,
     /// By message: a successful operation that polled it before any send of it was invoked, unless the graph has that
     /// dependency.
     pub(super) early_readers: FixedMap<u32, u64>,
@@ -224,7 +225,6 @@ impl MessageNumbers for LogMessages {
             invocation: NEVER,
             writer: NEVER,
             successful_reader: NEVER,
-            reader: NEVER,
             polls: 0,
             partition,
             sender: NO_SENDER,
@@ -352,12 +352,15 @@ impl LogState {
                 let number = self.log.polled(run.partition, offset, value, index);
                 self.numbers[place] = number;
                 let message = &mut self.log.messages[number as usize];
-                message.reader = message.reader.min(index);
+                if message.invocation == NEVER {
+                    let first = self.unsent_polls.entry(number).or_insert(index);
+                    *first = index.min(*first);
+                }
                 if is_ok {
                     if message.polls == 0 {
                         self.unseen.change(-i64::from(message.is_acknowledged));
                     }
-                    message.polls += 1;
+                    message.polls = message.polls.saturating_add(1);
                     message.successful_reader = message.successful_reader.min(index);
                     if message.invocation == NEVER && past.is_none() {
                         let first = self.early_readers.entry(number).or_insert(index);
