@@ -47,7 +47,7 @@
 //! # The nine rules
 //!
 //! What the library needs from its user, each with what breaks without it. A test switches each off and must see it break
-//! (`simulator/tests.rs`).
+//! (`simulator/tests.rs`, `fuzz.rs`).
 //!
 //! 1. **Election timeouts come from the seed.** The library draws them from the operating system: no schedule would replay.
 //! 2. **Nothing counts as applied before it is durable.** The library panics ("applied out of range").
@@ -76,7 +76,7 @@
 //! - `admission.rs`: which messages reach it
 //! - `entry_log.rs`: the log as the library reads it
 //! - `peer_codec.rs`: messages as bytes
-//! - `rule.rs`, `simulator.rs`: the tests
+//! - `rule.rs`, `simulator.rs`, `fuzz.rs`: the tests
 //!
 //! # What is absent
 //!
@@ -108,5 +108,7 @@ pub use ready::{
     Refused, Role,
 };
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod simulator;

@@ -228,6 +228,11 @@ impl<L: EntryLog> Consensus<L> {
         }
     }
 
+    /// A stopped core refuses every call, also those that would not reach the library.
+    fn check_running(&self) -> Result<(), ConsensusStopped> {
+        self.stopped.clone().map_or(Ok(()), Err)
+    }
+
     fn stop(&mut self, during: &'static str, cause: String) -> ConsensusStopped {
         let stopped = ConsensusStopped { during, cause };
         self.stopped = Some(stopped.clone());
@@ -264,6 +269,7 @@ impl<L: EntryLog> Consensus<L> {
 
     /// The time is `now`: heartbeats, elections, and the ends of snapshots and reads that get no report.
     pub fn tick(&mut self, now: Time) -> Result<(), ConsensusStopped> {
+        self.check_running()?;
         self.now = self.now.max(now);
         let due = *self.next_tick.get_or_insert(self.now + self.tick);
         // After a pause the time is not made up for: at most one election timeout passes in one call.
@@ -409,6 +415,7 @@ impl<L: EntryLog> Consensus<L> {
 
     /// The state of the offered checkpoint is here, ready to be installed. Returns whether it is still wanted.
     pub fn transferred(&mut self, mark: &SnapshotMark) -> Result<bool, ConsensusStopped> {
+        self.check_running()?;
         match self.offer.take() {
             Some((message, offered, _)) if offered == *mark && !self.is_quiet() => {
                 let _ = self.call("snapshot", |node| node.step(message))?;
@@ -530,6 +537,7 @@ impl<L: EntryLog> Consensus<L> {
 
     /// This ticket, and every one before it, is durable.
     pub fn persisted(&mut self, ticket: Ticket) -> Result<(), ConsensusStopped> {
+        self.check_running()?;
         let mut newest = None;
         let mut installed = None;
         while self
@@ -556,6 +564,7 @@ impl<L: EntryLog> Consensus<L> {
 
     /// The state machine has applied everything up to this index.
     pub fn applied(&mut self, index: u64) -> Result<(), ConsensusStopped> {
+        self.check_running()?;
         self.reported = self.reported.max(index.min(self.handed_out));
         self.advance_applied()
     }
@@ -597,6 +606,7 @@ impl<L: EntryLog> Consensus<L> {
 
     /// Entries of a [`Fetch`] were read; none if they are gone.
     pub fn fetched(&mut self, entries: Vec<LogEntry>) -> Result<(), ConsensusStopped> {
+        self.check_running()?;
         let store = self.node.mut_store();
         let contexts: Vec<GetEntriesContext> = store
             .fetches
@@ -608,9 +618,13 @@ impl<L: EntryLog> Consensus<L> {
             .iter()
             .all(|entry| store.log.term(entry.index) == Some(entry.term));
         // Replaced since the journal was asked: asked again when they are missed again.
-        store.log.fetched(if agree { entries } else { Vec::new() });
+        let is_there = agree && !entries.is_empty();
+        store
+            .log
+            .fetched(if is_there { entries } else { Vec::new() });
         store.fetching.set(false);
-        if !self.is_quiet() {
+        // Without entries the library would ask again at once, for ever; so it asks with the next heartbeat.
+        if is_there && !self.is_quiet() {
             for context in contexts {
                 self.call("fetched", |node| node.on_entries_fetched(context))?;
             }

@@ -4,6 +4,8 @@
 mod host;
 mod tests;
 
+pub(crate) use tests::quiet_panics;
+
 use crate::rule::WrapperRule;
 use crate::{
     LogEntry, MemberChange, Members, Payload, PeerMessage, Role, SnapshotMark, decode, encode,
