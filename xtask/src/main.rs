@@ -21,8 +21,10 @@ fn main() -> anyhow::Result<ExitCode> {
 /// Prints what is untidy in this workspace; fails when anything is.
 fn tidy() -> anyhow::Result<ExitCode> {
     let began = Instant::now();
-    let tree = tidy::Tree::read(workspace()?)?;
-    let findings = tidy::check(&tree);
+    let root = workspace()?;
+    let tree = tidy::Tree::read(root)?;
+    let mut findings = tidy::check(&tree);
+    findings.extend(tidy::licences::check(root, &tree));
     for finding in &findings {
         eprintln!("{finding}");
     }

@@ -4,6 +4,7 @@ mod budget;
 mod causes;
 mod dependencies;
 mod files;
+pub(crate) mod licences;
 mod manifest;
 mod mask;
 pub(crate) mod names;

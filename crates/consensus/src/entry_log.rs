@@ -214,3 +214,125 @@ impl EntryLog for CachedLog {
         self.fetched = entries;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Payload;
+    use bytes::Bytes;
+    use seatrial_machine::Rng;
+
+    /// The same log as a plain list: (term, length) of each index from `first - 1` on.
+    struct Twin {
+        base: (u64, u64),
+        entries: Vec<LogEntry>,
+    }
+
+    impl Twin {
+        fn last(&self) -> (u64, u64) {
+            self.entries
+                .last()
+                .map_or(self.base, |entry| (entry.index, entry.term))
+        }
+
+        fn term(&self, index: u64) -> Option<u64> {
+            let at = index.checked_sub(self.base.0)?;
+            match at {
+                0 => Some(self.base.1),
+                _ => self.entries.get(at as usize - 1).map(|entry| entry.term),
+            }
+        }
+    }
+
+    fn append(rng: &mut Rng, log: &mut CachedLog, twin: &mut Twin) {
+        let (last, last_term) = twin.last();
+        let from = if rng.chance(0.2) {
+            twin.base.0 + 1 + rng.below(last - twin.base.0 + 1)
+        } else {
+            last + 1
+        };
+        let before = twin.term(from - 1).unwrap_or(last_term);
+        let term = before.max(1) + rng.below(2);
+        let new: Vec<LogEntry> = (from..from + 1 + rng.below(5))
+            .map(|index| LogEntry {
+                index,
+                term,
+                payload: Payload::Data(Bytes::from(vec![index as u8; 1 + rng.index(30)])),
+            })
+            .collect();
+        log.append(&new);
+        twin.entries.truncate((from - twin.base.0 - 1) as usize);
+        twin.entries.extend(new);
+    }
+
+    fn compare(rng: &mut Rng, log: &mut CachedLog, twin: &Twin) {
+        let (last, _) = twin.last();
+        assert_eq!(
+            (log.first_index(), log.last_index()),
+            (twin.base.0 + 1, last)
+        );
+        for index in twin.base.0.saturating_sub(1)..=last + 1 {
+            assert_eq!(log.term(index), twin.term(index), "term of {index}");
+        }
+        let low = twin.base.0 + rng.below(last - twin.base.0 + 1);
+        let expected: Vec<LogEntry> = twin
+            .entries
+            .iter()
+            .filter(|entry| entry.index >= low)
+            .cloned()
+            .collect();
+        match log.entries(low, last + 1, u64::MAX) {
+            Err(MissingEntries::Compacted) => assert_eq!(low, twin.base.0),
+            Err(MissingEntries::NotCached) => {
+                log.fetched(expected.clone());
+                let found = log
+                    .entries(low, last + 1, u64::MAX)
+                    .expect("they were fetched");
+                assert!(!found.is_empty() && expected.starts_with(&found));
+            }
+            Ok(found) => assert!(expected.starts_with(&found) && (low > last || !found.is_empty())),
+        }
+        if low > twin.base.0
+            && low <= last
+            && let Ok(one) = log.entries(low, last + 1, 0)
+        {
+            assert_eq!(one.len(), 1, "at least one entry, however long");
+        }
+    }
+
+    #[test]
+    fn agrees_with_a_plain_list() {
+        for seed in 0..200 {
+            let mut rng = Rng::from_seed(seed);
+            let mut log = CachedLog::new(0, 0, 300);
+            let mut twin = Twin {
+                base: (0, 0),
+                entries: Vec::new(),
+            };
+            for _ in 0..60 {
+                let (last, _) = twin.last();
+                match rng.below(10) {
+                    0 => {
+                        let to = twin.base.0 + rng.below(last - twin.base.0 + 1);
+                        if let Some(term) = twin.term(to) {
+                            log.compact(to);
+                            twin.entries.retain(|entry| entry.index > to);
+                            twin.base = (to, term);
+                        }
+                    }
+                    1 => log.trim(twin.base.0 + rng.below(last - twin.base.0 + 1)),
+                    2 if rng.chance(0.1) => {
+                        let base = (last + rng.below(9), twin.last().1 + 1);
+                        log.reset(base.0, base.1);
+                        twin = Twin {
+                            base,
+                            entries: Vec::new(),
+                        };
+                    }
+                    _ => append(&mut rng, &mut log, &mut twin),
+                }
+                compare(&mut rng, &mut log, &twin);
+            }
+        }
+    }
+}

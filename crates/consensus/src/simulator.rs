@@ -99,6 +99,7 @@ pub(crate) struct World {
     pub(crate) reads: u64,
     pub(crate) changes: u64,
     pub(crate) installs: u64,
+    pub(crate) fetches: u64,
     pub(crate) failure: Option<String>,
 }
 
@@ -151,6 +152,7 @@ impl World {
             reads: 0,
             changes: 0,
             installs: 0,
+            fetches: 0,
             failure: None,
         };
         for index in 0..world.hosts.len() {

@@ -208,6 +208,7 @@ impl World {
             self.hosts[at].reads.remove(&token);
         }
         for fetch in ready.fetch {
+            self.fetches += 1;
             let delay = 1 + self.rng.below(20);
             self.after(delay, at, Work::Fetched(fetch));
         }

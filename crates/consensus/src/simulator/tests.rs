@@ -41,7 +41,8 @@ pub(crate) fn quiet_panics() {
 
 fn run_clean(name: &str, scenario: Scenario, count: u64) {
     quiet_panics();
-    let (mut reads, mut changes, mut installs, mut positions) = (0, 0, 0, 0);
+    let (mut reads, mut changes, mut installs, mut fetches) = (0, 0, 0, 0);
+    let mut positions = 0;
     for seed in 0..count {
         let mut world = World::new(scenario, seed);
         if let Err(text) = world.run() {
@@ -50,10 +51,12 @@ fn run_clean(name: &str, scenario: Scenario, count: u64) {
         reads += world.reads;
         changes += world.changes;
         installs += world.installs;
+        fetches += world.fetches;
         positions += world.decided.len();
     }
     println!(
-        "{name}: {count} seeds, {positions} positions, {reads} reads, {changes} membership changes, {installs} transfers"
+        "{name}: {count} seeds, {positions} positions, {reads} reads, {changes} membership changes, \
+         {installs} checkpoints installed, {fetches} fetches"
     );
 }
 
