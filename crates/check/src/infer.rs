@@ -262,17 +262,46 @@ const CANDIDATES: [Candidate; 13] = [
 ];
 
 /// Candidates for operations that fit none of [`CANDIDATES`]: of those that fit, the first is meant.
-const LATER_CANDIDATES: &[Candidate] = &[Candidate {
-    name: "linearizable-set",
-    evidence: &["contains", "remove"],
-    because: "add, remove and contains of elements",
-    functions: &[
-        ("add", ELEMENT, ELEMENT),
-        ("remove", ELEMENT, ELEMENT),
-        ("contains", ELEMENT, TESTED),
-        ("read", &[Shape::Nil], ELEMENTS),
-    ],
-}];
+const LATER_CANDIDATES: &[Candidate] = &[
+    Candidate {
+        name: "linearizable-set",
+        evidence: &["contains", "remove"],
+        because: "add, remove and contains of elements",
+        functions: &[
+            ("add", ELEMENT, ELEMENT),
+            ("remove", ELEMENT, ELEMENT),
+            ("contains", ELEMENT, TESTED),
+            ("read", &[Shape::Nil], ELEMENTS),
+        ],
+    },
+    Candidate {
+        name: "append-log",
+        evidence: &["append"],
+        because: "append, and reads of offsets or of all values",
+        functions: &[
+            (
+                "append",
+                ELEMENT,
+                &[Shape::Nil, Shape::List, Shape::Int, Shape::Scalar],
+            ),
+            (
+                "read",
+                &[Shape::Nil, Shape::Int],
+                &[Shape::Nil, Shape::List],
+            ),
+        ],
+    },
+    Candidate {
+        name: "block-device",
+        evidence: &["read", "trim"],
+        because: "reads and writes of ranges of blocks",
+        functions: &[
+            ("read", &[Shape::List], &[Shape::List]),
+            ("write", &[Shape::List], &[Shape::Nil, Shape::List]),
+            ("trim", &[Shape::List], ANY),
+        ],
+    },
+];
 
 /// Names that test suites of Jepsen give to workloads, and the checkers for them.
 const WORKLOADS: &[(&str, &str)] = &[

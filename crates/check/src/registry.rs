@@ -10,10 +10,11 @@ use seatrial_consistency::{
     SequentialInserts,
 };
 use seatrial_cycles::Level;
+use seatrial_data_models as data_models;
 use seatrial_inference::{G1, Inference, ListAppend, RwRegister};
 use seatrial_isolation::{self as isolation, Isolation};
 use seatrial_isolation::{TimestampLevel, Timestamps};
-use seatrial_linear::{self as linear, Linearizable, ModelChecker, data_models};
+use seatrial_linear::{self as linear, Linearizable, ModelChecker};
 
 use seatrial_machine::unknown_name;
 
@@ -65,7 +66,7 @@ type Make = fn(Option<&str>) -> Result<Box<dyn Checker>, UnknownName>;
 impl Entry {
     /// Does it search independent keys one after another?
     pub fn has_keys(&self) -> bool {
-        (self.models)() == ["linearizable"]
+        (self.models)() == ["linearizable"] || self.proves == MODELLED
     }
 }
 
@@ -167,6 +168,18 @@ pub static CHECKERS: &[Entry] = &[
         linear!("linearizable-counter", linear::Model::Counter)),
     entry!("linearizable-set", "add, remove and contains of elements, and reads of all", linearizable, MODELLED, false,
         modelled!("linearizable-set", data_models::SetModel)),
+    entry!("append-log", "appends with offsets, reads of one offset or of all", linearizable, MODELLED, false,
+        modelled!("append-log", data_models::AppendLogModel)),
+    entry!("block-device", "reads, writes and trims of ranges of blocks", linearizable, MODELLED, false,
+        modelled!("block-device", linear::RegisterArray::Blocks)),
+    entry!("multi-register", "transactions of writes and reads, and maps of registers, by search", linearizable, MODELLED, false,
+        modelled!("multi-register", linear::RegisterArray::Transactions)),
+    entry!("semaphore", "acquire and release of permits", semaphores, MODELLED, false,
+        |name| Ok(Box::new(ModelChecker::new(
+            model("semaphore", name, data_models::SemaphoreModel::by_name)?)))),
+    entry!("linearizable-lock", "locks with owners and fences, by search", disciplines, MODELLED, false,
+        |name| Ok(Box::new(ModelChecker::new(data_models::LockModel::new(
+            model("linearizable-lock", name, |name| named(&Discipline::ALL, name, Discipline::name))?))))),
     entry!("consistency", "reads and writes of registers under weaker models", consistency_models,
         UNCERTIFIED, false,
         |name| Ok(Box::new(Consistency::new(
@@ -271,6 +284,11 @@ fn visibilities() -> Vec<&'static str> {
 
 fn agreements() -> Vec<&'static str> {
     Agreement::ALL.map(Agreement::name).to_vec()
+}
+
+/// Any number of permits is known.
+fn semaphores() -> Vec<&'static str> {
+    vec!["permits:1", "permits:2", "permits:3"]
 }
 
 fn disciplines() -> Vec<&'static str> {

@@ -261,12 +261,12 @@ impl Debug for ValueNumbers {
 }
 
 /// The value of an operation without the key of its object.
-pub(crate) fn plain_value(value: &Value) -> &Value {
+pub fn plain_value(value: &Value) -> &Value {
     model::plain(value)
 }
 
 /// The elements of a list, set or pair.
-pub(crate) fn list_items(value: &Value) -> Option<Vec<Value>> {
+pub fn list_items(value: &Value) -> Option<Vec<Value>> {
     match value {
         Value::List(items) | Value::Set(items) => Some(items.to_vec()),
         Value::Cas(..) => model::pair(value).map(|(first, second)| vec![first, second]),

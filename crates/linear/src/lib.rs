@@ -62,7 +62,7 @@
 //! - `proof_draft`, `core_minimizer`: certificates
 //! - `sequential`: models of the user's own
 //! - `history_model`, `model_gathering`, `model_parts`, `model_checker`: a checker of recorded histories for any model
-//! - `data_models`: sets, semaphores, locks, logs, block devices, registers with transactions, tables
+//! - `register_array`: registers that operations access several at a time
 //! - `online`: registers and locks while they are recorded
 //!
 //! # What is absent
@@ -76,7 +76,6 @@ mod collections;
 mod configurations;
 mod core_minimizer;
 mod counterexample;
-pub mod data_models;
 mod essential;
 mod explanation;
 mod gathering;
@@ -92,6 +91,7 @@ mod object;
 mod online;
 mod order_excerpt;
 mod proof_draft;
+mod register_array;
 mod register_zones;
 mod search;
 mod sequential;
@@ -99,11 +99,13 @@ mod text_reads;
 mod values;
 
 pub use history_model::{
-    HistoryModel, ModelCall, MonitorDecision, Refutation, Unfit, ValueNumbers,
+    HistoryModel, ModelCall, MonitorDecision, Refutation, Unfit, ValueNumbers, list_items,
+    plain_value,
 };
 pub use linearizable::Linearizable;
 pub use model::Model;
 pub use model_checker::ModelChecker;
+pub use register_array::{ArrayAccess, RegisterArray, RegisterOperation};
 pub use search::Bound;
 pub use sequential::{
     Linearizability, NoLinearization, ObservedCall, SequentialModel, assert_linearizable,

@@ -52,6 +52,18 @@ fn each_kind_of_operations_has_its_checker() {
     let add = ("add", int(1), int(1));
     let contains = ("contains", int(1), Value::Bool(true));
     assert_eq!(chosen(&[add, contains]), "linearizable-set");
+    let pair = |first, second| Value::List([first, second].into());
+    let append = ("append", int(7), pair(int(0), int(7)));
+    assert_eq!(
+        chosen(&[append, ("read", int(0), pair(int(0), int(7)))]),
+        "append-log"
+    );
+    let blocks = pair(int(0), pair(int(1), int(2)));
+    let write = ("write", blocks.clone(), blocks.clone());
+    assert_eq!(
+        chosen(&[write, ("read", pair(int(0), int(2)), blocks)]),
+        "block-device"
+    );
     let keyed = Value::Keyed(Key::Int(1), int(2).into());
     assert_eq!(chosen(&[("put", keyed.clone(), keyed)]), "kv-map");
     assert_eq!(

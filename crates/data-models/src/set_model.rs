@@ -2,12 +2,12 @@
 
 use super::set_elements::decide_elements;
 use super::set_reads::decide_reads;
-use crate::history_model::{
-    HistoryModel, ModelCall, MonitorDecision, Unfit, ValueNumbers, list_items, plain_value,
-};
-use crate::sequential::SequentialModel;
 use seatrial_history::chunk::ValueView;
 use seatrial_history::{FixedMap, Op, Symbol, Value};
+use seatrial_linear::SequentialModel;
+use seatrial_linear::{
+    HistoryModel, ModelCall, MonitorDecision, Unfit, ValueNumbers, list_items, plain_value,
+};
 
 /// A set, empty at first: `add`, `remove` and `contains` of an element, `read` of all elements.
 ///

@@ -1,7 +1,7 @@
 //! Sets.
 
 use super::{Plan, TestObject, check, compare, last_call, many_clients, metamorphic};
-use crate::data_models::SetModel;
+use crate::SetModel;
 use seatrial_checker::Validity;
 use seatrial_history::Value;
 use seatrial_interchange::import::{self, Format, Options};

@@ -1,8 +1,10 @@
 //! Sets whose elements are added once: each element decided alone, without a search.
 
 use super::set_model::{SetAction, SetOperation};
-use crate::history_model::{ModelCall, MonitorDecision, Refutation, ValueNumbers};
-use crate::object::NEVER;
+use seatrial_linear::{ModelCall, MonitorDecision, Refutation, ValueNumbers};
+
+/// The completion of an operation of unknown outcome.
+const PENDING: u32 = ModelCall::NEVER;
 
 /// Removals without result of one element that are tried in turn.
 const DISCARDS_MAX: usize = 8;
@@ -27,12 +29,12 @@ struct ElementSpan {
 
 const UNSEEN: ElementSpan = ElementSpan {
     additions: 0,
-    add_call: NEVER,
-    first_ret: NEVER,
+    add_call: PENDING,
+    first_ret: PENDING,
     last_call: 0,
     is_needed: false,
     removals: 0,
-    remove_ret: NEVER,
+    remove_ret: PENDING,
 };
 
 /// Decides a set of which no operation reads all elements. Exact; O(n), if no element is added twice. Calls need not be on many
@@ -140,7 +142,7 @@ impl ElementSpan {
             return Some(!self.is_needed);
         }
         // An addition of unknown outcome that is not seen need not take effect.
-        if self.first_ret == NEVER && !self.is_needed {
+        if self.first_ret == PENDING && !self.is_needed {
             return Some(true);
         }
         if self.removals > 1 || self.add_call > self.first_ret {

@@ -1,11 +1,12 @@
-//! Processor time and memory of checkers of models: `cargo bench -p seatrial-linear --bench data_models`. Without `--bench` (as
-//! under `cargo test`) the histories are small.
+//! Processor time and memory of checkers of models: `cargo bench -p seatrial-data-models --bench data_models`. Without
+//! `--bench` (as under `cargo test`) the histories are small.
 
 #![allow(clippy::unwrap_used, reason = "a bench that fails says where")]
 
 use seatrial_checker::{Aims, Checker, check_source};
+use seatrial_data_models::SetModel;
 use seatrial_history::{History, Op, OpType, Process, Value};
-use seatrial_linear::{ModelChecker, data_models};
+use seatrial_linear::ModelChecker;
 use seatrial_machine::Rng;
 use std::collections::BTreeSet;
 use std::fs;
@@ -87,7 +88,7 @@ fn main() {
     let is_bench = std::env::args().any(|argument| argument == "--bench");
     let count = if is_bench { 1_000_000 } else { 3_000 };
     println!("history,operations,verdict,processor_seconds,peak_bytes");
-    let set = ModelChecker::new(data_models::SetModel);
+    let set = ModelChecker::new(SetModel);
     for clients in [8, 100] {
         let history = set_history(count, clients, None);
         measure(

@@ -2,9 +2,11 @@
 
 use super::set_elements::decide_elements;
 use super::set_model::{SetAction, SetOperation};
-use crate::history_model::{ModelCall, MonitorDecision, Refutation, ValueNumbers};
-use crate::object::NEVER;
 use seatrial_history::FixedMap;
+use seatrial_linear::{ModelCall, MonitorDecision, Refutation, ValueNumbers};
+
+/// The completion of an operation of unknown outcome.
+const PENDING: u32 = ModelCall::NEVER;
 
 /// Operations that reads of the whole set may stand for, where elements are decided one by one.
 const DERIVED_MAX: usize = 4_000_000;
@@ -26,7 +28,8 @@ pub(super) fn decide_reads(
 /// The operations on one element of a set that only grows.
 #[derive(Clone, Copy)]
 struct ElementAddition {
-    /// The operation that adds it: the one that found it absent, else the one that was invoked first; [`NEVER`] if there is none.
+    /// The operation that adds it: the one that found it absent, else the one that was invoked first; [`PENDING`] if there is
+    /// none.
     adder: u32,
     /// Did the adder find it absent?
     is_first: bool,
@@ -68,11 +71,11 @@ impl<'a> GrowingSet<'a> {
                 continue;
             };
             let one = elements.entry(element).or_insert(ElementAddition {
-                adder: NEVER,
+                adder: PENDING,
                 is_first: false,
                 call: 0,
                 latest: place,
-                ret: NEVER,
+                ret: PENDING,
                 earliest: place,
             });
             if matches!(action, SetAction::Remove | SetAction::Discard) {
@@ -81,7 +84,7 @@ impl<'a> GrowingSet<'a> {
             if action == SetAction::Add && one.is_first {
                 return Err(format!("{} is added more than once", values.value(element)));
             }
-            if action == SetAction::Add || action == SetAction::Put && one.adder == NEVER {
+            if action == SetAction::Add || action == SetAction::Put && one.adder == PENDING {
                 (one.adder, one.is_first) = (place, action == SetAction::Add);
             }
             let is_absent = action == SetAction::Absent;
@@ -92,7 +95,7 @@ impl<'a> GrowingSet<'a> {
                 (one.ret, one.earliest) = (call.ret, place);
             }
         }
-        for one in elements.values_mut().filter(|one| one.adder != NEVER) {
+        for one in elements.values_mut().filter(|one| one.adder != PENDING) {
             let call = calls[one.adder as usize].call;
             if call >= one.call {
                 (one.call, one.latest) = (call, one.adder);
@@ -143,7 +146,7 @@ impl<'a> GrowingSet<'a> {
         // Elements that no read saw are added last, those that something needs.
         let mut rest: Vec<u32> = self.elements.keys().copied().collect();
         rest.retain(|element| {
-            self.elements[element].ret != NEVER && before.binary_search(element).is_err()
+            self.elements[element].ret != PENDING && before.binary_search(element).is_err()
         });
         rest.sort_unstable();
         self.add(&rest, None)
@@ -154,7 +157,7 @@ impl<'a> GrowingSet<'a> {
         let mut after = self.now;
         for &element in batch {
             let one = self.elements.get(&element).copied();
-            let one = one.filter(|one| one.adder != NEVER);
+            let one = one.filter(|one| one.adder != PENDING);
             let shown = || self.values.value(element);
             let Some(one) = one else {
                 let found = self.elements.get(&element).map(|one| one.earliest);

@@ -1,11 +1,14 @@
 //! Models against a brute force: all orders of small histories, by implementations of the data types that share nothing with the
 //! models.
 
+mod array_tests;
+mod lock_tests;
+mod log_tests;
 mod set_tests;
 
-use crate::{HistoryModel, ModelChecker};
 use seatrial_checker::{Checker, Validity, Verdict};
 use seatrial_history::{History, Op, OpType, Process, Value};
+use seatrial_linear::{HistoryModel, ModelChecker};
 use seatrial_machine::Rng;
 
 /// A data type as its documentation has it.
@@ -26,6 +29,40 @@ pub(super) trait TestObject {
     /// The value of a success whose result is not known; `None` if it is always known.
     fn without_result(&self, f: &str, argument: &Value) -> Option<Value>;
 
+    /// Can the operation take place in this state, with this result if it is known? Then it does.
+    fn replay(
+        &self,
+        state: &mut Self::State,
+        call: (&'static str, &Value, u64),
+        known: Option<&Value>,
+    ) -> bool {
+        let result = self.run(state, call);
+        result.is_some_and(|result| known.is_none_or(|known| *known == result))
+    }
+
+    /// An implementation that breaks the rules, if wrong results alone are not enough.
+    fn faulty(&self) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// Must this process run another operation, for others to take place?
+    fn must_continue(&self, _process: u64) -> bool {
+        false
+    }
+
+    /// Clients above which a search takes too long.
+    fn clients_max(&self) -> u64 {
+        1_000
+    }
+
+    /// Does it matter which process runs an operation?
+    fn has_owners(&self) -> bool {
+        false
+    }
+
     /// The recorded value of a success.
     fn recorded(&self, _f: &str, _argument: &Value, result: &Value) -> Value {
         result.clone()
@@ -45,6 +82,20 @@ pub(super) struct TestCall {
     is_certain: bool,
     /// The result, if it is known.
     pub(super) result: Option<Value>,
+}
+
+impl TestCall {
+    fn open(f: &'static str, argument: Value, process: u64, call: usize) -> TestCall {
+        TestCall {
+            f,
+            argument,
+            process,
+            call,
+            end: None,
+            is_certain: false,
+            result: None,
+        }
+    }
 }
 
 /// How histories are made.
@@ -69,23 +120,22 @@ pub(super) fn valid_calls<T: TestObject>(object: &T, rng: &mut Rng, plan: Plan) 
     let mut idle: Vec<u64> = (0..plan.clients).collect();
     let mut position = 0;
     let mut stuck = 0;
-    while calls.len() < plan.operations || !open.is_empty() {
-        let begins = calls.len() < plan.operations
-            && !idle.is_empty()
-            && (open.is_empty() || rng.chance(0.5));
-        if begins {
-            let process = idle.swap_remove(rng.index(idle.len()));
+    while calls.len() < plan.operations
+        || !open.is_empty()
+        || idle.iter().any(|&process| object.must_continue(process))
+    {
+        let is_over = calls.len() >= plan.operations;
+        let ready = if is_over {
+            idle.iter()
+                .position(|&process| object.must_continue(process))
+        } else {
+            (!idle.is_empty()).then(|| rng.index(idle.len()))
+        };
+        if let Some(ready) = ready.filter(|_| open.is_empty() || rng.chance(0.5)) {
+            let process = idle.swap_remove(ready);
             let (f, argument) = object.random(rng, plan.size, process);
             open.push((calls.len(), false));
-            calls.push(TestCall {
-                f,
-                argument,
-                process,
-                call: position,
-                end: None,
-                is_certain: false,
-                result: None,
-            });
+            calls.push(TestCall::open(f, argument, process, position));
             position += 1;
             continue;
         }
@@ -93,7 +143,7 @@ pub(super) fn valid_calls<T: TestObject>(object: &T, rng: &mut Rng, plan: Plan) 
         let (number, took_effect) = open[place];
         let call = &mut calls[number];
         if !took_effect {
-            let crashes = rng.below(16) < plan.crashes || stuck > 64;
+            let crashes = rng.below(16) < plan.crashes || stuck > 64 + 30 * plan.clients;
             let result = if crashes && rng.chance(0.5) {
                 None
             } else {
@@ -167,9 +217,8 @@ fn place_next<T: TestObject>(
             continue;
         }
         let mut next = state.clone();
-        let result = object.run(&mut next, (call.f, &call.argument, call.process));
-        let Some(result) = result else { continue };
-        let fits = !call.is_certain || call.result.as_ref().is_none_or(|known| *known == result);
+        let known = call.result.as_ref().filter(|_| call.is_certain);
+        let fits = object.replay(&mut next, (call.f, &call.argument, call.process), known);
         if fits && place_next(object, calls, placed | 1 << number, &next) {
             return true;
         }
@@ -234,8 +283,10 @@ where
             size: 1 + rng.below(plan.size),
             ..plan
         };
-        let mut calls = valid_calls(object, &mut rng, plan);
         let is_wrong = number % 4 > 0;
+        let faulty = object.faulty().filter(|_| is_wrong);
+        let maker = faulty.as_ref().unwrap_or(object);
+        let mut calls = valid_calls(maker, &mut rng, plan);
         if is_wrong {
             corrupt(object, &mut rng, plan, &mut calls);
         }
@@ -301,6 +352,9 @@ where
         }
         looser[place].is_certain = false;
         assert!(is_valid(&looser) || !before, "{calls:#?}");
+        if object.has_owners() {
+            continue;
+        }
         // An earlier invocation and a later completion allow more.
         let mut wider = calls.clone();
         for call in &mut wider {
@@ -333,6 +387,9 @@ pub(super) fn many_clients<T, M>(
     M::Operation: Send,
 {
     for clients in [4, 30, 200, 1_000] {
+        if clients > object.clients_max() {
+            break;
+        }
         let plan = Plan {
             operations: 2_000 + 2 * clients as usize,
             clients,
@@ -349,6 +406,11 @@ pub(super) fn many_clients<T, M>(
             verdict.reason
         );
         plant(&mut calls);
+        let certain = calls.iter().filter(|call| call.is_certain).count();
+        println!(
+            "{clients} clients: {certain} of {} operations are certain",
+            calls.len()
+        );
         let verdict = check(model.clone(), &history(object, &calls));
         assert_eq!(
             verdict.valid,
@@ -378,4 +440,15 @@ pub(super) fn last_call(
         is_certain: true,
         result: Some(result),
     }
+}
+
+/// Adds an operation before all others, by a process of its own.
+pub(super) fn plant_first(calls: &mut Vec<TestCall>, f: &'static str, argument: Value) {
+    let mut first = last_call(&[], f, argument, Value::Nil);
+    (first.call, first.end) = (0, Some(1));
+    for call in calls.iter_mut() {
+        call.call += 2;
+        call.end = call.end.map(|end| end + 2);
+    }
+    calls.push(first);
 }

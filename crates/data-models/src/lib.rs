@@ -1,0 +1,52 @@
+//! Data types whose recorded histories are checked for linearizability: sets, logs, semaphores, locks.
+//!
+//! ```
+//! use seatrial_checker::{Checker, Validity};
+//! use seatrial_data_models::SetModel;
+//! use seatrial_history::{History, Op, OpType, Process, Value};
+//! use seatrial_linear::ModelChecker;
+//!
+//! let add = Op::invoke(Process::Client(0), "add", Value::Int(5));
+//! let contains = Op::invoke(Process::Client(1), "contains", Value::Int(5));
+//! let history = History::from_unindexed(vec![
+//!     add.clone(),
+//!     add.complete(OpType::Ok, Value::Bool(true)),
+//!     contains.clone(),
+//!     contains.complete(OpType::Ok, Value::Bool(false)),
+//! ]);
+//! let verdict = ModelChecker::new(SetModel).check(&history);
+//! assert_eq!(verdict.valid, Validity::Invalid);
+//! ```
+//!
+//! # How a history is decided
+//!
+//! Each type is a [`HistoryModel`](seatrial_linear::HistoryModel): what its operations are in a recorded history, what they do
+//! one after another, and a faster method than the search where there is one. [`ModelChecker`](seatrial_linear::ModelChecker)
+//! does the rest. Arrays of registers are in the crate `linear`, whose zones they use.
+//!
+//! # Files, in reading order
+//!
+//! - `set_model`, `set_elements`, `set_reads`: sets; elements that are added once; reads of the whole set
+//! - `append_log_model`, `log_offsets`: logs; those whose appends have offsets
+//! - `semaphore_model`, `lock_model`: semaphores, and locks with owners and fences
+//!
+//! # What is absent
+//!
+//! - No certificate: the verifier does not know these models.
+//! - No checks before the end of a history.
+
+mod append_log_model;
+mod lock_model;
+mod log_offsets;
+mod semaphore_model;
+mod set_elements;
+mod set_model;
+mod set_reads;
+
+pub use append_log_model::{AppendLogModel, LogOperation};
+pub use lock_model::{LockHolding, LockModel, LockOperation};
+pub use semaphore_model::{SemaphoreModel, SemaphoreOperation};
+pub use set_model::{SetAction, SetModel, SetOperation};
+
+#[cfg(test)]
+mod tests;
