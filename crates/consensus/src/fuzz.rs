@@ -6,7 +6,8 @@ use crate::rule::{Rules, WrapperRule};
 use crate::simulator::quiet_panics;
 use crate::{
     AppendRejection, Body, CachedLog, Config, Consensus, LinkNumber, LogEntry, MemberChange,
-    Members, Payload, PeerMessage, ReadContext, SnapshotMark, StartPoint, Vote, decode, encode,
+    Members, Payload, PeerMessage, ReadContext, Role, SnapshotMark, StartPoint, Vote, decode,
+    encode,
 };
 use bytes::Bytes;
 use seatrial_blocks::crc32c;
@@ -371,6 +372,45 @@ fn rule_9_link_order() {
         all, [true; 5],
         "without the rule old messages reach the library"
     );
+}
+
+#[test]
+fn the_only_voter_waits_for_its_log_before_it_leads() {
+    let mut core = Fuzzed::new(1, 1, None).core;
+    core.campaign().expect("the only voter");
+    let persist = core
+        .ready()
+        .expect("no stop")
+        .and_then(|ready| ready.persist);
+    let ticket = persist.expect("its first entry").ticket;
+    let from = NodeId::server(2);
+    // A later term, from a leader of which it has not heard: a follower again, its own entry not durable.
+    let message = PeerMessage {
+        from,
+        to: NodeId::server(1),
+        link: LinkNumber {
+            start: 1,
+            number: 1,
+        },
+        term: 5,
+        body: Body::Heartbeat {
+            commit: 0,
+            context: None,
+        },
+    };
+    core.step(from, message).expect("no stop");
+    let mut last = ticket;
+    while let Some(ready) = core.ready().expect("no stop") {
+        last = ready.persist.map_or(last, |persist| persist.ticket);
+    }
+    for second in 0..10 {
+        core.tick(Time::from_milliseconds(second * 1_000))
+            .expect("it waits");
+    }
+    assert!(core.campaign().is_err() && core.status().role == Role::Follower);
+    core.persisted(last).expect("no stop");
+    core.campaign().expect("its log is durable");
+    assert_eq!(core.status().role, Role::Leader);
 }
 
 #[test]

@@ -261,6 +261,15 @@ impl<L: EntryLog> Consensus<L> {
             && (self.node.raft.snap().is_some() || self.installing().is_some())
     }
 
+    /// Would the only voter win an election before its log is durable? The library asserts that a new leader's log is: others
+    /// have synced it before their votes were asked for, the only voter asks no other.
+    fn wins_too_early(&self) -> bool {
+        let is_only_voter = self.membership.voters.len() == 1
+            && self.membership.voters.contains(&self.config.node)
+            && self.membership.outgoing.is_empty();
+        is_only_voter && self.node.raft.state != StateRole::Leader && !self.unsynced.is_empty()
+    }
+
     fn installing(&self) -> Option<&SnapshotMark> {
         self.unsynced
             .iter()
@@ -284,7 +293,7 @@ impl<L: EntryLog> Consensus<L> {
             self.next_tick = Some(self.now + self.tick);
         }
         for _ in 0..ticks {
-            if self.is_quiet() {
+            if self.is_quiet() || self.wins_too_early() {
                 break;
             }
             self.call("tick", |node| node.tick())?;
@@ -351,6 +360,7 @@ impl<L: EntryLog> Consensus<L> {
             return Ok(false);
         }
         match message.body {
+            Body::TimeoutNow if self.wins_too_early() => return Ok(false),
             Body::ReadIndexReply { context, .. }
                 if context.start != self.config.start
                     || !self.reads.contains_key(&context.token) =>
@@ -528,7 +538,7 @@ impl<L: EntryLog> Consensus<L> {
 
     /// Campaigns now: a cluster of one voter needs not wait for its election timeout.
     pub fn campaign(&mut self) -> Result<(), Refused> {
-        if self.is_quiet() || !self.node.raft.promotable() {
+        if self.is_quiet() || self.wins_too_early() || !self.node.raft.promotable() {
             return Err(Refused::Busy);
         }
         let _ = self.call("campaign", |node| node.campaign())?;
