@@ -95,7 +95,11 @@ pub fn check(
     watch: &dyn Watch,
     mut shapes: Option<&mut Shapes>,
 ) -> Result<CheckAnswer, SourceError> {
-    let mut running = start(checkers, &options.aims);
+    let aims = Aims {
+        threads: options.threads,
+        ..options.aims.clone()
+    };
+    let mut running = start(checkers, &aims);
     let mut answer = CheckAnswer::default();
     let (overview, stopped) = (&mut answer.overview, &mut answer.stopped);
     let fed = match &mut running[..] {
@@ -107,7 +111,7 @@ pub fn check(
         Fed::Nothing | Fed::Refused => {
             if matches!(fed, Fed::Refused) {
                 // The chunks say why.
-                running = start(checkers, &options.aims);
+                running = start(checkers, &aims);
             }
             source.round(&mut |chunk| {
                 overview.take(chunk);

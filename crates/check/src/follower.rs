@@ -46,6 +46,7 @@ impl<'c> Follower<'c> {
     ) -> Result<Follower<'c>, OpenError> {
         let aims = Aims {
             early: true,
+            threads,
             ..aims.clone()
         };
         let running = start(&references(checkers), &aims);

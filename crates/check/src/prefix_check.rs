@@ -54,6 +54,7 @@ impl PrefixChecks {
             aims: Aims {
                 early: false,
                 certify: false,
+                threads: 1,
                 ..aims.clone()
             },
             next: GROWTH_MIN,

@@ -17,6 +17,8 @@ pub struct Aims {
     pub early: bool,
     /// Is the order of operations that of real time, and is a part missing?
     pub provenance: Provenance,
+    /// Threads that may decide together at the end of the history; 0 is as good as 1. The verdict does not depend on them.
+    pub threads: usize,
 }
 
 /// The result of a check.

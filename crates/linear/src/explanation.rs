@@ -180,7 +180,7 @@ impl ViolationExcerpt {
         ViolationExcerpt { reason, ..self }
     }
 
-    /// With the order of the counterexample as data, and the essential operations; the other parameters are those of
+    /// With the order of the counterexample as data; the other parameters are those of
     /// [`ViolationExcerpt::new`].
     pub(crate) fn with_order<A: Copy>(
         self,
@@ -188,11 +188,23 @@ impl ViolationExcerpt {
         counterexample: &Counterexample,
         words: &impl ObjectWords<A>,
         indeterminate: &FixedMap<u32, u32>,
-        essential: Option<Essential>,
     ) -> ViolationExcerpt {
         let end = |entry: &ObjectOperation<A>| end(entry, indeterminate);
-        let order = OrderExcerpt::new(operations, counterexample, words, essential, end);
+        let order = OrderExcerpt::new(operations, counterexample, words, end);
         ViolationExcerpt { order, ..self }
+    }
+
+    /// Adds the essential operations to the order.
+    pub(crate) fn set_essential<A: Copy>(
+        &mut self,
+        operations: &[ObjectOperation<A>],
+        essential: Essential,
+        indeterminate: &FixedMap<u32, u32>,
+    ) {
+        let end = |entry: &ObjectOperation<A>| end(entry, indeterminate);
+        if let Some(order) = &mut self.order {
+            order.set_essential(operations, self.out_of, essential, end);
+        }
     }
 
     /// Positions of the operations that the finding names.

@@ -53,6 +53,7 @@
 //! - `linearizable`: the checker, its loop over objects, its verdict
 //! - `model`: the data types, and what an operation does
 //! - `gathering`, `values`, `object`: operations and values as numbers, by key
+//! - `object_ranges`, `object_monitor`: objects shared by threads, and the monitor of each
 //! - `register_zones`: registers with unique values
 //! - `monitors`, `collection_monitor`: collections with unique values
 //! - `search`, `configurations`, `counterexample`: the search
@@ -67,7 +68,8 @@
 //!
 //! # What is absent
 //!
-//! - No file, thread, clock or randomness; the only input is a [`ChunkSource`](seatrial_history::ChunkSource).
+//! - No file, clock or randomness; the only input is a [`ChunkSource`](seatrial_history::ChunkSource). Threads only while
+//!   `object_ranges` decides several objects at a time; the result does not depend on them.
 //! - No transactions and no weaker models: these are in the crates `isolation` and `inference`.
 //! - No replay of certificates: the verifier is the crate `verify`.
 
@@ -88,6 +90,8 @@ mod model_parts;
 pub mod monitors;
 mod numbered_states;
 mod object;
+mod object_monitor;
+mod object_ranges;
 mod online;
 mod order_excerpt;
 mod proof_draft;

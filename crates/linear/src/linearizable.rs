@@ -1,16 +1,15 @@
 //! The checker of linearizability.
 
-use crate::collection_monitor::{self, CollectionMonitor};
 use crate::collections::expand_takes;
 use crate::essential::essential;
 use crate::explanation::{ActionWords, NONLINEARIZABLE, ViolationExcerpt};
 use crate::gathering::{GatheredHistory, Gathering};
 use crate::model::Model;
-use crate::monitors::Rejection;
-use crate::object::{LinearObject, LinearObjects, ObjectOperation};
+use crate::object::{LinearObject, LinearObjects, ObjectOperation, ValueMarks};
+use crate::object_monitor::{MonitorVerdict, ObjectMonitor};
+use crate::object_ranges::ObjectRanges;
 use crate::online::OnlineObjects;
 use crate::proof_draft::ProofDraft;
-use crate::register_zones::{ZoneVerdict, Zones};
 use crate::search::{Bound, Counterexample, Search, SearchResult};
 use crate::values::{NumberedValues, ObjectStates};
 use seatrial_checker::{
@@ -18,7 +17,6 @@ use seatrial_checker::{
     LinearizabilityFigures, OnlineChecker, Progress, Validity, Verdict, check_source,
 };
 use seatrial_history::{Chunk, ChunkSource, FixedMap, History, Key, SourceError};
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 /// Findings that are kept; the count of violations is exact.
@@ -32,9 +30,10 @@ pub(crate) const RESULTS_MAX: usize = 64;
 /// Operations of unknown result (`info`, or never completed) may take effect at any time after their invocation, or never.
 /// Failed operations had no effect; a failed `cas` is no evidence about the state.
 ///
-/// Loop: operations are gathered from the chunks; then one key after another is decided, in the order of keys. Registers and
-/// collections whose values are unique are decided by a monitor, in O(n log n); all other objects by a search, whose
-/// configurations are freed before the next. Memory is bounded by 24 bytes for each operation, the values, and the largest key.
+/// Loop: operations are gathered from the chunks; then one key after another is decided, in the order of keys, or several by
+/// several threads ([`Aims::threads`]), with the same result. Registers and collections whose values are unique are decided by a
+/// monitor, in O(n log n); all other objects by a search, whose configurations are freed before the next. Memory is bounded by 24
+/// bytes for each operation, the values, and for each thread the largest key.
 ///
 /// After [`Checker::stop_at_first`] there are two rounds: each key first gets only `CONFIGURATIONS_FIRST`
 /// configurations and a few for each operation, which decides all but contended keys; the remaining keys get the whole bound.
@@ -60,14 +59,8 @@ const EXPLAINED_MAX: u64 = 20_000;
 /// Operations of an object that such a search looks at as a whole.
 const EXPLAINED_LENGTH: usize = 2_000;
 
-/// What a monitor says about an object.
-enum MonitorVerdict {
-    Linearizable,
-    /// These entries alone are not linearizable.
-    Refuted(Vec<u32>),
-    /// The reason why the object must be searched.
-    NotApplicable(String),
-}
+/// Operations from which on several threads decide objects: with fewer, starting them takes longer. Tests are small.
+const PARALLEL_MIN: usize = if cfg!(test) { 8 } else { 4_096 };
 
 /// Why an object is not decided: the bound, operations linearized, configurations.
 struct Exhausted {
@@ -76,12 +69,26 @@ struct Exhausted {
     visited: u64,
 }
 
-/// The results of all objects so far.
+/// An object without linearization, or a part of it, as it is needed to find the essential operations.
+struct RefutedPart {
+    entries: Vec<ObjectOperation>,
+    /// The operation that no order can pass, and whether a search that knows nothing of later reads found it; `None` without an
+    /// order.
+    failed: Option<(usize, bool)>,
+    /// The entries that a monitor found to have no order.
+    core: Option<Vec<u32>>,
+}
+
+/// What a thread needs to decide objects, one after another.
+struct ObjectWorker {
+    monitor: ObjectMonitor,
+    marks: ValueMarks,
+}
+
+/// The results of the objects so far, in the order of keys.
 struct CheckTally<'v> {
     values: &'v NumberedValues,
     indeterminate: &'v FixedMap<u32, u32>,
-    zones: Zones,
-    collections: CollectionMonitor,
     /// Objects that were decided.
     checked: usize,
     operations: usize,
@@ -89,18 +96,18 @@ struct CheckTally<'v> {
     unknown: usize,
     configurations: u64,
     failures: u64,
-    violations: Vec<ViolationExcerpt>,
+    violations: Vec<(ViolationExcerpt, RefutedPart)>,
     /// The certificate to be, if one is wanted.
     draft: Option<ProofDraft<'v>>,
-    /// Work for the essential operations of these.
-    essential_work: usize,
     /// Keys with a violation.
-    results: BTreeMap<String, KeyResult>,
+    results: Vec<(String, KeyResult)>,
     /// Why the first object whose search reached its bound is not decided.
     exhausted: Option<String>,
     /// Objects that a monitor decided; why the first other one was searched.
     by_monitor: u64,
     search_reason: Option<String>,
+    /// Objects whose first search reached its bound, to be searched again.
+    left: Vec<usize>,
 }
 
 impl Linearizable {
@@ -144,95 +151,138 @@ impl Linearizable {
         }
     }
 
-    /// Decides the objects one after another.
-    fn decide_all(&self, objects: &mut LinearObjects, tally: &mut CheckTally<'_>) {
-        let mut left: Vec<usize> = Vec::new();
-        for number in 0..objects.len() {
-            let mut object = objects.object(number);
-            tally.count(&object);
-            let bound = if self.stops_at_first && objects.len() > 1 {
-                self.first_bound(&object)
-            } else {
-                self.bound
-            };
-            match self.decide(&mut object, bound, tally) {
-                Some(_) if bound != self.bound => left.push(number),
-                Some(exhausted) => tally.note_exhausted(&object, &exhausted),
-                None => {}
+    /// Decides all objects; threads share them in ranges, whose tallies are added in order: the result is that of one thread.
+    fn decide_all<'v>(
+        &self,
+        objects: &mut LinearObjects,
+        threads: usize,
+        tally: impl Fn() -> CheckTally<'v> + Sync,
+    ) -> CheckTally<'v> {
+        let worker = |objects: &LinearObjects| ObjectWorker {
+            monitor: ObjectMonitor::new(self.model, objects.values()),
+            marks: objects.marks(),
+        };
+        let mut all = tally();
+        let mut first = worker(objects);
+        if let Some(object) = objects.only(&mut first.marks) {
+            all.count(&object);
+            if let Some(exhausted) = self.decide(&object, self.bound, &mut first, &mut all) {
+                all.note_exhausted(&object, &exhausted);
             }
-            if self.stops_at_first && tally.failures > 0 {
-                // The keys left for a second search were not decided.
-                tally.checked -= left.len();
-                return;
-            }
+            return all;
         }
-        for (searched, &number) in left.iter().enumerate() {
-            let mut object = objects.object(number);
-            if let Some(exhausted) = self.decide(&mut object, self.bound, tally) {
-                tally.note_exhausted(&object, &exhausted);
-            }
-            if tally.failures > 0 {
-                tally.checked -= left.len() - searched - 1;
-                break;
-            }
-        }
-        assert!(
-            tally.checked == objects.len() || tally.failures > 0,
-            "{} of {} objects were checked",
-            tally.checked,
-            objects.len()
-        );
-    }
-
-    /// What the monitor of the model says about an object; its linearization goes to the draft.
-    fn monitor(&self, object: &LinearObject, tally: &mut CheckTally<'_>) -> MonitorVerdict {
-        if !self.model.is_collection() {
-            let (verdict, order) = match tally.draft {
-                Some(_) => tally.zones.check_with_order(&object.entries),
-                None => (tally.zones.check(&object.entries), None),
-            };
-            if let (Some(draft), Some(order)) = (&mut tally.draft, order) {
-                draft.add_order(object, order.into_iter().map(|entry| (entry, None)));
-            }
-            return match verdict {
-                ZoneVerdict::Linearizable => MonitorVerdict::Linearizable,
-                ZoneVerdict::Refuted(core) => MonitorVerdict::Refuted(core),
-                ZoneVerdict::NotApplicable(Some(value)) => {
-                    let value = tally.values.get(value);
-                    let reason = format!("more than one operation writes {value}");
-                    MonitorVerdict::NotApplicable(reason)
-                }
-                ZoneVerdict::NotApplicable(None) => {
-                    let reason = "its operations are not those of a register";
-                    MonitorVerdict::NotApplicable(reason.into())
-                }
-            };
-        }
-        let collections = &mut tally.collections;
-        match collections.check(self.model, &object.entries, tally.values) {
-            Ok(()) => {
-                if let Some(draft) = &mut tally.draft {
-                    match collections.linearize(self.model, &object.entries, tally.values) {
-                        Ok(order) => draft.add_order(object, order.into_iter()),
-                        Err(_) => draft.give_up("no linearization was constructed"),
+        drop(first);
+        let objects = &*objects;
+        let threads = if objects.operations() < PARALLEL_MIN {
+            1
+        } else {
+            threads
+        };
+        let ranges = ObjectRanges::new(objects.len(), threads, |number| objects.length(number));
+        let tallies = ranges.decide(
+            || worker(objects),
+            |worker, range, numbers| {
+                let mut tally = tally();
+                for number in numbers {
+                    if !ranges.is_needed(range) {
+                        break;
+                    }
+                    self.decide_first(objects, number, worker, &mut tally);
+                    if self.stops_at_first && tally.failures > 0 {
+                        ranges.end_at(range);
+                        break;
                     }
                 }
-                MonitorVerdict::Linearizable
-            }
-            Err(Rejection::NotLinearizable(core)) => MonitorVerdict::Refuted(core),
-            Err(Rejection::NotApplicable(reason)) => MonitorVerdict::NotApplicable(reason.into()),
+                tally
+            },
+        );
+        tallies.into_iter().for_each(|tally| all.add(tally));
+        self.decide_left(objects, threads, &mut all, &tally, worker);
+        assert!(
+            all.checked == objects.len() || all.failures > 0,
+            "{} of {} objects were checked",
+            all.checked,
+            objects.len()
+        );
+        all
+    }
+
+    /// Decides an object, for the first of two times if violations are to be found early.
+    fn decide_first(
+        &self,
+        objects: &LinearObjects,
+        number: usize,
+        worker: &mut ObjectWorker,
+        tally: &mut CheckTally<'_>,
+    ) {
+        let object = objects.object(number, &mut worker.marks);
+        tally.count(&object);
+        let bound = if self.stops_at_first && objects.len() > 1 {
+            self.first_bound(&object)
+        } else {
+            self.bound
+        };
+        match self.decide(&object, bound, worker, tally) {
+            Some(_) if bound != self.bound => tally.left.push(number),
+            Some(exhausted) => tally.note_exhausted(&object, &exhausted),
+            None => {}
         }
+    }
+
+    /// Searches the objects whose first search reached its bound, unless one was refuted.
+    fn decide_left<'v>(
+        &self,
+        objects: &LinearObjects,
+        threads: usize,
+        all: &mut CheckTally<'v>,
+        tally: &(impl Fn() -> CheckTally<'v> + Sync),
+        worker: impl Fn(&LinearObjects) -> ObjectWorker + Sync,
+    ) {
+        let left = std::mem::take(&mut all.left);
+        // Until they are decided.
+        all.checked -= left.len();
+        if all.failures > 0 {
+            return;
+        }
+        let ranges = ObjectRanges::new(left.len(), threads, |_| 1);
+        let tallies = ranges.decide(
+            || worker(objects),
+            |worker, range, places| {
+                let mut tally = tally();
+                for &number in &left[places] {
+                    if !ranges.is_needed(range) {
+                        break;
+                    }
+                    let object = objects.object(number, &mut worker.marks);
+                    tally.checked += 1;
+                    if let Some(exhausted) = self.decide(&object, self.bound, worker, &mut tally) {
+                        tally.note_exhausted(&object, &exhausted);
+                    }
+                    if tally.failures > 0 {
+                        ranges.end_at(range);
+                        break;
+                    }
+                }
+                tally
+            },
+        );
+        tallies.into_iter().for_each(|tally| all.add(tally));
     }
 
     /// Decides one object and adds its result: by a monitor where it applies, else by a search, whose limit is returned if it was
     /// reached.
     fn decide(
         &self,
-        object: &mut LinearObject,
+        object: &LinearObject,
         bound: Bound,
+        worker: &mut ObjectWorker,
         tally: &mut CheckTally<'_>,
     ) -> Option<Exhausted> {
-        match self.monitor(object, tally) {
+        let draft = tally.draft.as_mut();
+        match worker
+            .monitor
+            .check(self.model, object, tally.values, draft)
+        {
             MonitorVerdict::Linearizable => {
                 tally.by_monitor += 1;
                 None
@@ -249,14 +299,18 @@ impl Linearizable {
             }
             MonitorVerdict::NotApplicable(reason) => {
                 tally.note_search(object, &reason);
-                if self.model == Model::Bag && !expand_takes(&mut object.entries) {
+                if self.model != Model::Bag {
+                    return self.search(object, bound, tally);
+                }
+                let mut expanded = object.clone();
+                if !expand_takes(&mut expanded.entries) {
                     return Some(Exhausted {
                         bound: "removals of unknown outcome",
                         linearized: 0,
                         visited: 0,
                     });
                 }
-                self.search(object, bound, tally)
+                self.search(&expanded, bound, tally)
             }
         }
     }
@@ -374,14 +428,14 @@ impl Linearizable {
             keys: objects.len() as u64,
             keys_checked: tally.checked as u64,
             keys_invalid: tally.failures,
-            results: tally.results,
+            results: tally.results.into_iter().collect(),
         });
         verdict.details = Details::of(Figures::Linearizability(LinearizabilityFigures {
             objects: objects.len() as u64,
             operations: tally.operations as u64,
             unknown: tally.unknown as u64,
             by_monitor: tally.by_monitor,
-            monitor: (tally.by_monitor > 0).then(|| monitor_name(self.model)),
+            monitor: (tally.by_monitor > 0).then(|| ObjectMonitor::name(self.model)),
             search_reason: tally.search_reason,
             configurations: tally.configurations,
             configurations_max: self.bound.configurations_max,
@@ -415,8 +469,6 @@ impl<'v> CheckTally<'v> {
     ) -> CheckTally<'v> {
         CheckTally {
             draft,
-            zones: Zones::new(values.len()),
-            collections: CollectionMonitor::new(values.len()),
             values,
             indeterminate,
             checked: 0,
@@ -425,11 +477,33 @@ impl<'v> CheckTally<'v> {
             configurations: 0,
             failures: 0,
             violations: Vec::new(),
-            essential_work: 0,
-            results: BTreeMap::new(),
+            results: Vec::new(),
             exhausted: None,
             by_monitor: 0,
             search_reason: None,
+            left: Vec::new(),
+        }
+    }
+
+    /// Adds the tally of the objects that follow.
+    fn add(&mut self, next: CheckTally<'v>) {
+        self.checked += next.checked;
+        self.operations += next.operations;
+        self.unknown += next.unknown;
+        self.configurations += next.configurations;
+        self.failures += next.failures;
+        self.by_monitor += next.by_monitor;
+        self.violations.extend(next.violations);
+        self.violations.truncate(FINDINGS_MAX);
+        self.results.extend(next.results);
+        self.results.truncate(RESULTS_MAX);
+        self.left.extend(next.left);
+        self.exhausted = self.exhausted.take().or(next.exhausted);
+        self.search_reason = self.search_reason.take().or(next.search_reason);
+        match (&mut self.draft, next.draft) {
+            (Some(draft), Some(next)) => draft.add(next),
+            (None, None) => {}
+            _ => unreachable!("all tallies have a draft, or none"),
         }
     }
 
@@ -463,24 +537,41 @@ impl<'v> CheckTally<'v> {
             .filter(|_| self.results.len() < RESULTS_MAX)
         {
             let result = KeyResult::Invalid([NONLINEARIZABLE].into());
-            self.results.insert(key.to_string(), result);
+            self.results.push((key.to_string(), result));
         }
         if self.violations.len() < FINDINGS_MAX {
             let is_plain = !states.is_prepared();
             let words = ActionWords { model, states };
             let part = (object.key.as_ref(), &object.entries[..]);
-            // Without an order there is no operation at which it ends.
-            let essential = counterexample.prefix.as_ref().and_then(|_| {
-                let mut states = ObjectStates::new(model, self.values);
-                let failed = (counterexample.entry, is_plain);
-                let work = &mut self.essential_work;
-                essential(&object.entries, failed, core, &mut states, work)
-            });
             let known = self.indeterminate;
             let excerpt = ViolationExcerpt::new(part, counterexample, &words, known);
-            let excerpt =
-                excerpt.with_order(&object.entries, counterexample, &words, known, essential);
-            self.violations.push(excerpt);
+            let excerpt = excerpt.with_order(&object.entries, counterexample, &words, known);
+            // Without an order there is no operation at which it ends.
+            let has_order = counterexample.prefix.is_some();
+            let part = RefutedPart {
+                entries: object.entries.clone(),
+                failed: has_order.then_some((counterexample.entry, is_plain)),
+                core: core.map(<[u32]>::to_vec),
+            };
+            self.violations.push((excerpt, part));
+        }
+    }
+
+    /// Finds the essential operations of the violations that are kept, which share the bound on work.
+    fn reduce(&mut self, model: Model) {
+        let mut work = 0;
+        for (excerpt, part) in &mut self.violations {
+            let RefutedPart {
+                entries,
+                failed,
+                core,
+            } = part;
+            let Some(failed) = *failed else { continue };
+            let mut states = ObjectStates::new(model, self.values);
+            let found = essential(entries, failed, core.as_deref(), &mut states, &mut work);
+            if let Some(found) = found {
+                excerpt.set_essential(entries, found, self.indeterminate);
+            }
         }
     }
 
@@ -500,11 +591,6 @@ impl<'v> CheckTally<'v> {
             )
         });
     }
-}
-
-/// The monitor of a model.
-fn monitor_name(model: Model) -> &'static str {
-    collection_monitor::monitor(model).map_or("zones of unique values", |(_, name)| name)
 }
 
 /// "key 3: ", or nothing.
@@ -540,6 +626,7 @@ impl Checker for Linearizable {
         Box::new(LinearCheck {
             checker: *self,
             gathering: Gathering::new(self.model, aims.certify),
+            threads: aims.threads,
         })
     }
 
@@ -552,6 +639,7 @@ impl Checker for Linearizable {
 struct LinearCheck {
     checker: Linearizable,
     gathering: Gathering,
+    threads: usize,
 }
 
 impl OnlineChecker for LinearCheck {
@@ -582,17 +670,17 @@ impl OnlineChecker for LinearCheck {
             Ok(gathered) => gathered,
             Err(reason) => return Ok(verdict.unknown(reason).into()),
         };
-        let draft = places.as_ref();
-        let draft = draft.map(|places| ProofDraft::new(self.checker.model, &values, places));
-        let mut tally = CheckTally::new(&values, &indeterminate, draft);
-        self.checker.decide_all(&mut objects, &mut tally);
+        let mut tally = self.checker.decide_all(&mut objects, self.threads, || {
+            let draft = places.as_ref();
+            let draft = draft.map(|places| ProofDraft::new(self.checker.model, &values, places));
+            CheckTally::new(&values, &indeterminate, draft)
+        });
+        tally.reduce(self.checker.model);
         let draft = tally.draft.take();
-        let positions = tally
-            .violations
-            .iter()
-            .flat_map(ViolationExcerpt::positions);
+        let excerpts = || tally.violations.iter().map(|(excerpt, _)| excerpt);
+        let positions = excerpts().flat_map(ViolationExcerpt::positions);
         let ops = source.recall(&positions.collect())?;
-        let findings = tally.violations.iter().map(|one| one.finding(&ops));
+        let findings = excerpts().map(|one| one.finding(&ops));
         let findings: Option<Vec<Finding>> = findings.collect();
         let findings = findings.ok_or("the history became shorter while it was checked")?;
         self.checker

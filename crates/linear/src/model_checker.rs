@@ -302,7 +302,10 @@ impl<M: HistoryModel> PartDecider<'_, M> {
             });
             let known = self.indeterminate;
             let excerpt = ViolationExcerpt::new(part, counterexample, &words, known);
-            let excerpt = excerpt.with_order(entries, counterexample, &words, known, essential);
+            let mut excerpt = excerpt.with_order(entries, counterexample, &words, known);
+            if let Some(essential) = essential {
+                excerpt.set_essential(entries, essential, known);
+            }
             tally.violations.push(match reason {
                 Some(reason) => excerpt.with_reason(reason),
                 None => excerpt,

@@ -48,7 +48,8 @@ pub(crate) struct LinearObjects {
     order: Vec<u32>,
     /// Are calls out of order?
     is_unsorted: bool,
-    marks: ValueMarks,
+    /// Number of values.
+    values: usize,
 }
 
 impl LinearObjects {
@@ -66,7 +67,7 @@ impl LinearObjects {
             keys: Vec::new(),
             starts: Vec::new(),
             order: Vec::new(),
-            marks: ValueMarks::new(values),
+            values,
             is_unsorted,
         };
         if row_keys.is_empty() {
@@ -124,21 +125,61 @@ impl LinearObjects {
         self.keys[number].as_ref()
     }
 
-    /// Builds the object of this number. The rows of a single object are moved, so it can be built once.
-    pub(crate) fn object(&mut self, number: usize) -> LinearObject {
-        let mut entries = if self.starts.is_empty() {
-            std::mem::take(&mut self.rows)
-        } else {
-            let range = self.starts[number] as usize..self.starts[number + 1] as usize;
-            let rows = self.order[range].iter();
-            rows.map(|&row| self.rows[row as usize]).collect()
-        };
+    /// Number of operations of an object, those of unknown outcome included.
+    pub(crate) fn length(&self, number: usize) -> usize {
+        match self.starts.get(number..number + 2) {
+            Some(range) => (range[1] - range[0]) as usize,
+            None => self.rows.len(),
+        }
+    }
+
+    /// Number of operations of all objects, those that failed included.
+    pub(crate) fn operations(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Number of values.
+    pub(crate) fn values(&self) -> usize {
+        self.values
+    }
+
+    /// Marks for [`LinearObjects::object`].
+    pub(crate) fn marks(&self) -> ValueMarks {
+        ValueMarks::new(self.values)
+    }
+
+    /// Builds the object of this number.
+    pub(crate) fn object(&self, number: usize, marks: &mut ValueMarks) -> LinearObject {
+        if self.starts.is_empty() {
+            return self.build(number, self.rows.clone(), marks);
+        }
+        let range = self.starts[number] as usize..self.starts[number + 1] as usize;
+        let rows = self.order[range].iter();
+        let entries = rows.map(|&row| self.rows[row as usize]).collect();
+        self.build(number, entries, marks)
+    }
+
+    /// The only object of a history without several keys, whose rows are moved.
+    pub(crate) fn only(&mut self, marks: &mut ValueMarks) -> Option<LinearObject> {
+        let is_only = self.keys.len() == 1 && self.starts.is_empty();
+        is_only.then(|| {
+            let rows = std::mem::take(&mut self.rows);
+            self.build(0, rows, marks)
+        })
+    }
+
+    fn build(
+        &self,
+        number: usize,
+        mut entries: Vec<ObjectOperation>,
+        marks: &mut ValueMarks,
+    ) -> LinearObject {
         if self.is_unsorted {
             entries.sort_by_key(|entry| entry.call);
         }
         debug_assert!(entries.is_sorted_by_key(|entry| entry.call));
         let all = entries.len();
-        self.marks.drop_unseen(&mut entries);
+        marks.drop_unseen(&mut entries);
         LinearObject {
             key: self.keys[number].clone(),
             dropped: all - entries.len(),

@@ -38,7 +38,6 @@ impl OrderExcerpt {
         operations: &[ObjectOperation<A>],
         counterexample: &Counterexample,
         words: &impl ObjectWords<A>,
-        essential: Option<Essential>,
         end: impl Fn(&ObjectOperation<A>) -> u32,
     ) -> Option<OrderExcerpt> {
         let prefix = counterexample.prefix.as_ref()?;
@@ -57,20 +56,9 @@ impl OrderExcerpt {
             &counterexample.states
         };
         let states_listed = states.iter().take(STATES_MAX);
-        let essential = essential.filter(|essential| essential.entries.len() <= POINTS_MAX);
-        let others = essential.as_ref().map_or(0, |essential| {
-            // A removal of unknown outcome may stand for several entries, which have one call.
-            let calls = operations.iter().map(|entry| entry.call);
-            let calls: BTreeSet<u32> = calls.filter(|&call| call <= essential.until).collect();
-            // The operations outside of a part may be left out altogether.
-            let all = counterexample.out_of.unwrap_or(operations.len());
-            calls.len() - essential.entries.len() + all.saturating_sub(operations.len())
-        });
-        let essential_entries = essential.iter().flat_map(|essential| &essential.entries);
         let named = std::iter::once(counterexample.entry)
             .chain(points.iter().map(|&(entry, _)| entry))
-            .chain(concurrent.iter().copied())
-            .chain(essential_entries.copied());
+            .chain(concurrent.iter().copied());
         let ends = named.map(|entry| (entry, end(&operations[entry])));
         Some(OrderExcerpt {
             failed: counterexample.entry,
@@ -82,9 +70,32 @@ impl OrderExcerpt {
             states_left_out: states.len().saturating_sub(STATES_MAX),
             concurrent_left_out: counterexample.concurrent.len() - concurrent.len(),
             concurrent,
-            essential,
-            others,
+            essential: None,
+            others: 0,
         })
+    }
+
+    /// Adds the essential operations; `all` is the number of operations of the object, if these are a part of it.
+    pub(crate) fn set_essential<A: Copy>(
+        &mut self,
+        operations: &[ObjectOperation<A>],
+        all: Option<usize>,
+        essential: Essential,
+        end: impl Fn(&ObjectOperation<A>) -> u32,
+    ) {
+        if essential.entries.len() > POINTS_MAX {
+            return;
+        }
+        // A removal of unknown outcome may stand for several entries, which have one call.
+        let calls = operations.iter().map(|entry| entry.call);
+        let calls: BTreeSet<u32> = calls.filter(|&call| call <= essential.until).collect();
+        // The operations outside of a part may be left out altogether.
+        let all = all.unwrap_or(operations.len());
+        self.others = calls.len() - essential.entries.len() + all.saturating_sub(operations.len());
+        let named = essential.entries.iter();
+        self.ends
+            .extend(named.map(|&entry| (entry, end(&operations[entry]))));
+        self.essential = Some(essential);
     }
 
     /// Positions of the operations that it names.

@@ -138,6 +138,15 @@ impl<'v> ProofDraft<'v> {
         });
     }
 
+    /// Adds the draft of the objects that follow.
+    pub(crate) fn add(&mut self, next: ProofDraft<'v>) {
+        self.linearization.order.extend(next.linearization.order);
+        self.linearization.taken.extend(next.linearization.taken);
+        self.refuted.extend(next.refuted);
+        self.refuted.truncate(REFUTED_MAX);
+        self.missing = self.missing.take().or(next.missing);
+    }
+
     /// There is no certificate of a valid verdict, for this reason.
     pub(crate) fn give_up(&mut self, reason: &str) {
         self.missing.get_or_insert_with(|| reason.to_owned());

@@ -153,6 +153,7 @@ fn ask(
             certify: arguments.certificate.is_some(),
             early: false,
             provenance: Provenance::of_attributes(attributes),
+            ..Aims::default()
         },
         threads: arguments.threads(),
     };

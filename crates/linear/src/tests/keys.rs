@@ -3,7 +3,7 @@
 use super::{brute_force, random_history};
 use crate::linearizable::CONFIGURATIONS_FIRST;
 use crate::{Linearizable, Model};
-use seatrial_checker::{Checker as _, Validity, Verdict};
+use seatrial_checker::{Aims, Checker as _, Validity, Verdict, check_source};
 use seatrial_history::{History, Key, Op, OpType, Process, Value};
 use seatrial_machine::Rng;
 use std::sync::Arc;
@@ -168,4 +168,37 @@ fn unsupported_operations_are_found_before_any_search() {
     let verdict = first(Linearizable::new(Model::KeyValue), &history);
     let reason = verdict.reason.unwrap();
     assert!(reason.ends_with("a kv-map has no `cas`"), "{reason}");
+}
+
+#[test]
+fn threads_change_no_verdict_and_no_certificate() {
+    let (mut valid, mut stopped) = (0, 0);
+    for seed in 0..600u64 {
+        let mut rng = Rng::from_seed(seed);
+        let model = Model::ALL[seed as usize % Model::ALL.len()];
+        let count = 1 + rng.below(40).cast_signed();
+        let parts = (0..count).map(|key| keyed(&random_history(model, 6, 3, &mut rng), key));
+        let parts: Vec<_> = parts.collect();
+        let history = shuffled(parts, &mut rng);
+        let mut checker = Linearizable::new(model);
+        if rng.chance(0.5) {
+            checker.stop_at_first();
+        }
+        let check = |threads| {
+            let aims = Aims {
+                certify: true,
+                threads,
+                ..Aims::default()
+            };
+            check_source(&checker, &history, &aims).unwrap()
+        };
+        let one = check(1);
+        let two = check(2 + rng.index(3));
+        let text = |verdict: &Verdict| format!("{verdict:?}");
+        assert_eq!(text(&two.verdict), text(&one.verdict), "seed {seed}");
+        assert_eq!(two.certificate, one.certificate, "seed {seed}");
+        valid += u64::from(one.verdict.valid == Validity::Valid);
+        stopped += u64::from(one.verdict.reason.is_some());
+    }
+    assert!(valid > 20 && stopped > 100, "{valid} {stopped}");
 }

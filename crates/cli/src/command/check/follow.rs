@@ -64,6 +64,7 @@ pub(super) fn check(
         certify: arguments.certificate.is_some(),
         early: true,
         provenance: Provenance::of_attributes(&attributes),
+        ..Aims::default()
     };
     let guard = common.guard(0, arguments);
     let mut following = Following {
