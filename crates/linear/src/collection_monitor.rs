@@ -2,12 +2,12 @@
 
 use crate::collections::priority;
 use crate::model::{Action, Model, Taken};
-use crate::monitors::{
-    self, CollectionAction, CollectionOperation, LinearizedOperation, Rejection,
-};
 use crate::object::ObjectOperation;
 use crate::proof_draft::OrderedEntry;
 use crate::values::{NumberedValues, StateId};
+use seatrial_monitors::{
+    self as monitors, CollectionAction, CollectionOperation, LinearizedOperation, Rejection,
+};
 
 /// The monitors of the objects of one history: they number the values of an object densely.
 ///

@@ -1,11 +1,11 @@
 //! The operations whose certain effect suffices for a contradiction.
 
 use crate::model::{Action, Taken};
-use crate::monitors::minimal;
 use crate::object::{NEVER, ObjectOperation};
 use crate::search::{Bound, Search, SearchResult, Transitions};
 use crate::values::StateId;
 use seatrial_history::FixedMap;
+use seatrial_monitors::minimal;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

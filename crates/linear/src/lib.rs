@@ -55,7 +55,7 @@
 //! - `gathering`, `values`, `object`: operations and values as numbers, by key
 //! - `object_ranges`, `object_monitor`: objects shared by threads, and the monitor of each
 //! - `register_zones`: registers with unique values
-//! - `monitors`, `collection_monitor`: collections with unique values
+//! - `collection_monitor`: collections with unique values, by the crate `monitors`
 //! - `search`, `configurations`, `counterexample`: the search
 //! - `numbered_states`, `collections`, `text_reads`: states as numbers, of collections, and of appended text
 //! - `essential`: the operations that suffice for a violation
@@ -87,7 +87,6 @@ mod model;
 mod model_checker;
 mod model_gathering;
 mod model_parts;
-pub mod monitors;
 mod numbered_states;
 mod object;
 mod object_monitor;

@@ -196,7 +196,9 @@ impl Linearizable {
                 tally
             },
         );
-        tallies.into_iter().for_each(|tally| all.add(tally));
+        for tally in tallies {
+            all.add(tally);
+        }
         self.decide_left(objects, threads, &mut all, &tally, worker);
         assert!(
             all.checked == objects.len() || all.failures > 0,
@@ -266,7 +268,9 @@ impl Linearizable {
                 tally
             },
         );
-        tallies.into_iter().for_each(|tally| all.add(tally));
+        for tally in tallies {
+            all.add(tally);
+        }
     }
 
     /// Decides one object and adds its result: by a monitor where it applies, else by a search, whose limit is returned if it was

@@ -16,7 +16,7 @@ pub(crate) struct ObjectOperation<A = Action> {
 }
 
 /// The completion of an operation of unknown outcome: it stays concurrent to the end of the history.
-pub(crate) use crate::monitors::NEVER;
+pub(crate) use seatrial_monitors::NEVER;
 
 impl<A> ObjectOperation<A> {
     /// Did it certainly take effect?

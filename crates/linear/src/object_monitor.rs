@@ -2,11 +2,11 @@
 
 use crate::collection_monitor::{self, CollectionMonitor};
 use crate::model::Model;
-use crate::monitors::Rejection;
 use crate::object::LinearObject;
 use crate::proof_draft::ProofDraft;
 use crate::register_zones::{ZoneVerdict, Zones};
 use crate::values::NumberedValues;
+use seatrial_monitors::Rejection;
 
 /// What a monitor says about an object.
 pub(crate) enum MonitorVerdict {

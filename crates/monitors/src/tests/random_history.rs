@@ -2,7 +2,7 @@
 
 use super::Collection;
 use super::brute_force::next_values;
-use crate::monitors::{CollectionAction, CollectionOperation, NEVER};
+use crate::{CollectionAction, CollectionOperation, NEVER};
 use seatrial_machine::Rng;
 use std::collections::BTreeSet;
 

@@ -81,7 +81,7 @@ pub(super) fn minimal_conflict(
 }
 
 /// A least part of `all` that is rejected; all are. The test also returns its work.
-pub(crate) fn minimal<T: Copy>(
+pub fn minimal<T: Copy>(
     all: Vec<T>,
     work_max: usize,
     test: &dyn Fn(&[T]) -> (bool, usize),

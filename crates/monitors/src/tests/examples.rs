@@ -1,10 +1,8 @@
 //! Small histories with known answers.
 
 use super::{Collection, assert_agrees, monitor};
-use crate::monitors::CollectionAction::{
-    self, Absent, Add, Contains, Empty, Peek, Remove, RemoveUnknown,
-};
-use crate::monitors::{CollectionOperation, NEVER, Rejection};
+use crate::CollectionAction::{self, Absent, Add, Contains, Empty, Peek, Remove, RemoveUnknown};
+use crate::{CollectionOperation, NEVER, Rejection};
 
 /// Action, value, call, return.
 type Example = (CollectionAction, u32, u32, u32);

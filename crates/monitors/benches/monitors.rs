@@ -4,13 +4,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a bench that fails says where")]
 
-use seatrial_linear::monitors::CollectionAction::{
+use seatrial_machine::Rng;
+use seatrial_monitors::CollectionAction::{
     Absent, Add, Contains, Empty, Peek, Remove, RemoveUnknown,
 };
-use seatrial_linear::monitors::{
+use seatrial_monitors::{
     CollectionOperation, NEVER, Rejection, multiset, priority_queue, queue, set, stack,
 };
-use seatrial_machine::Rng;
 use std::collections::BTreeSet;
 use std::fs;
 

@@ -8,7 +8,7 @@
 //! has its proof); for the queue also Henzinger, Sezgin and Vafeiadis, "Aspect-Oriented Linearizability Proofs", CONCUR 2013.
 //!
 //! Words of the proofs. Time is the position in the history; an operation takes effect at an instant of the closed interval
-//! from its call to its return, and operations at one instant in any order (as in [`crate::Linearizable`]: `a` precedes `b`
+//! from its call to its return, and operations at one instant in any order (`a` precedes `b`
 //! only if `a.ret < b.call`). An interval without bound at its end (a pending operation) ends at [`NEVER`]. The *critical
 //! interval* of a value is the open interval from the first return to the last call of its operations: in between it is
 //! certainly in the collection. An instant is *covered* by a value if it lies in its critical interval.
@@ -21,12 +21,25 @@
 //! proofs construct one.
 //!
 //! ```
-//! use seatrial_linear::monitors::{self, CollectionAction::{Add, Empty}, CollectionOperation, Rejection};
+//! use seatrial_monitors::{self as monitors, CollectionAction::{Add, Empty}, CollectionOperation, Rejection};
 //!
 //! let operation = |action, value, call, ret| CollectionOperation { action, value, call, ret };
 //! let history = [operation(Add, 0, 1, 2), operation(Empty, 0, 3, 5)];
 //! assert_eq!(monitors::queue(&history), Err(Rejection::NotLinearizable(vec![0, 1])));
 //! ```
+//!
+//! # Files, in reading order
+//!
+//! - `value_table`, `sub_history`, `minimal_conflict`: operations by value, and the few that have no order
+//! - `set_monitor`, `multiset_monitor`, `queue_monitor`, `stack_monitor`, `priority_queue_monitor`: one for each type
+//! - `coverage`, `coverage_counts`, `stabbing_tree`, `peeks_by_value`: instants that values cover
+//! - `unknown_removals`, `removal_deadlines`, `removal_matching`: removals of unknown outcome
+//! - `linearization`, `nested_order`: orders of linearization points
+//!
+//! # What is absent
+//!
+//! - No history, key or value: operations have positions and numbers of values.
+//! - No file, thread, clock or randomness, and no dependency.
 
 mod coverage;
 mod coverage_counts;
@@ -47,7 +60,7 @@ mod unknown_removals;
 mod value_table;
 
 pub use linearization::LinearizedOperation;
-pub(crate) use minimal_conflict::minimal;
+pub use minimal_conflict::minimal;
 pub use multiset_monitor::{multiset, multiset_order};
 pub use priority_queue_monitor::{priority_queue, priority_queue_order};
 pub use queue_monitor::{queue, queue_order};

@@ -1,7 +1,7 @@
 //! All linearizations of a small history: the twin of the monitors, from the definition.
 
 use super::{Collection, priority};
-use crate::monitors::{CollectionAction, CollectionOperation, NEVER};
+use crate::{CollectionAction, CollectionOperation, NEVER};
 use std::collections::BTreeSet;
 
 /// The linearized operations, one bit each, and the values that are there, oldest first.

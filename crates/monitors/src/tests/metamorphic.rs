@@ -2,7 +2,7 @@
 
 use super::random_history::{Shape, random_history, random_history_of};
 use super::{Collection, histories, is_linearizable, monitor};
-use crate::monitors::{CollectionAction, CollectionOperation, NEVER, Rejection};
+use crate::{CollectionAction, CollectionOperation, NEVER, Rejection};
 use seatrial_machine::Rng;
 
 const COLLECTIONS: [Collection; 5] = [
