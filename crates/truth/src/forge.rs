@@ -522,12 +522,12 @@ fn tamper_findings(findings: &mut Vec<Evidence>, history: &History, rng: &mut Rn
 
 /// The same order as another kind of proof.
 fn another_kind(proof: &Proof, rng: &mut Rng) -> Option<Proof> {
-    let order = match proof {
-        Proof::Serial(order)
-        | Proof::Snapshots(order)
-        | Proof::Commits(order)
-        | Proof::Visible(order) => order,
-        _ => return None,
+    let (Proof::Serial(order)
+    | Proof::Snapshots(order)
+    | Proof::Commits(order)
+    | Proof::Visible(order)) = proof
+    else {
+        return None;
     };
     let mut once: Vec<u64> = Vec::new();
     for place in order.iter().rev() {

@@ -3,7 +3,9 @@
 use super::brute_force::{is_linearizable, next_values};
 use super::random_history::random_history;
 use super::{Collection, histories, priority};
-use crate::{self as monitors, CollectionAction, CollectionOperation, LinearizedOperation, NEVER, Rejection};
+use crate::{
+    self as monitors, CollectionAction, CollectionOperation, LinearizedOperation, NEVER, Rejection,
+};
 use seatrial_machine::Rng;
 
 fn order(
