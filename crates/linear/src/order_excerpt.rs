@@ -86,12 +86,19 @@ impl OrderExcerpt {
         if essential.entries.len() > POINTS_MAX {
             return;
         }
-        // A removal of unknown outcome may stand for several entries, which have one call.
-        let calls = operations.iter().map(|entry| entry.call);
-        let calls: BTreeSet<u32> = calls.filter(|&call| call <= essential.until).collect();
+        // A removal of unknown outcome may stand for several entries, which have one call and no completion. Successes without
+        // an invocation have one call as well, but a completion each.
+        let times = |entry: &ObjectOperation<A>| (entry.call, entry.ret);
+        let until = operations
+            .iter()
+            .filter(|entry| entry.call <= essential.until);
+        let mut others: BTreeSet<(u32, u32)> = until.map(times).collect();
+        for &entry in &essential.entries {
+            others.remove(&times(&operations[entry]));
+        }
         // The operations outside of a part may be left out altogether.
         let all = all.unwrap_or(operations.len());
-        self.others = calls.len() - essential.entries.len() + all.saturating_sub(operations.len());
+        self.others = others.len() + all.saturating_sub(operations.len());
         let named = essential.entries.iter();
         self.ends
             .extend(named.map(|&entry| (entry, end(&operations[entry]))));
