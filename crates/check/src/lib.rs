@@ -55,6 +55,8 @@ pub use follower::Follower;
 pub use question::{CheckQuestion, Request, RequestError, needs_shapes, question};
 pub use registry::{CHECKERS, Entry, UnknownName, by_name, entry, for_workload, names, proves};
 pub use replay::{is_refuted, prove, replay};
+pub use seatrial_data_models::{StateTableRow, TableModel};
+pub use seatrial_linear::ModelChecker;
 pub use settle::Ground;
 pub use suite_workloads::{SuiteWorkloads, WorkloadCheckers};
 pub use workloads::{WORKLOADS, WorkloadChecks, checkers_of};

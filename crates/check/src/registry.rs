@@ -177,6 +177,8 @@ pub static CHECKERS: &[Entry] = &[
     entry!("linearizable-lock", "locks with owners and fences, by search", disciplines, MODELLED,
         |name| Ok(Box::new(ModelChecker::new(data_models::LockModel::new(
             model("linearizable-lock", name, |name| named(&Discipline::ALL, name, Discipline::name))?))))),
+    entry!("table-model", "the data type that the table [model] of a plan states", linearizable, MODELLED,
+        modelled!("table-model", data_models::TableModel::default())),
     entry!("consistency", "reads and writes of registers under weaker models", consistency_models,
         UNCERTIFIED,
         |name| Ok(Box::new(Consistency::new(

@@ -2,14 +2,16 @@
 
 use crate::args::RunArguments;
 use anyhow::{Context as _, Result, ensure};
+use seatrial_check::{CheckQuestion, ModelChecker, Request, StateTableRow, TableModel};
 use seatrial_check::{UnknownName, by_name, for_workload};
 use seatrial_checker::Checker;
 use seatrial_generator::workload::{self, Workload, WorkloadOptions};
 use seatrial_machine::{FaultKind, Rng};
 use seatrial_plan::document::TEXT_LENGTH_MAX;
-use seatrial_plan::{MakeWorkload, Plan, Problem, Vocabulary};
+use seatrial_plan::{MakeWorkload, Plan, PlanModel, Problem, Vocabulary};
 use seatrial_runner::PlanSource;
 use seatrial_suite::Suite;
+use serde_json::Value as Json;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +28,12 @@ pub(crate) struct PlanFile {
     name: String,
     text: String,
     pub(crate) plan: Plan,
+    /// The data type that the plan states.
+    table: Option<TableModel>,
 }
+
+/// The checker of the data type that a plan states.
+const TABLE_CHECKER: &str = "table-model";
 
 impl PlanFile {
     /// The plan that the options name, if they do.
@@ -71,7 +78,14 @@ impl PlanFile {
             text: &text,
         };
         let plan = source.plan(vocabulary)?;
-        Ok(PlanFile { name, text, plan })
+        let table = plan.model().map(table_of).transpose();
+        let table = table.map_err(|problem| source.error(problem))?;
+        Ok(PlanFile {
+            name,
+            text,
+            plan,
+            table,
+        })
     }
 
     /// A problem with its place in the file.
@@ -153,6 +167,10 @@ must name them, such as checkers = [\"cas-register\"]";
         };
         let mut checkers = vec![by_name("stats", None)?];
         for name in names.iter().filter(|name| name.value != "stats") {
+            if name.value == TABLE_CHECKER && self.table.is_none() {
+                let reason = "the checker `table-model` needs the table [model] of the plan";
+                return Err(self.error(name.problem(reason)));
+            }
             let checker = match by_name(&name.value, wanted) {
                 // A model applies to checkers that have models.
                 Err(UnknownName::NoModels { .. }) if names.len() > 1 => by_name(&name.value, None),
@@ -163,13 +181,70 @@ must name them, such as checkers = [\"cas-register\"]";
                 other => located(other),
             })?);
         }
+        self.state_table(&mut checkers);
         Ok(checkers)
+    }
+
+    /// Gives the checker `table-model`, if it is among these, the table of the plan.
+    fn state_table(&self, checkers: &mut [Box<dyn Checker>]) {
+        let Some(table) = &self.table else {
+            return;
+        };
+        for checker in checkers {
+            if checker.name() == TABLE_CHECKER {
+                *checker = Box::new(ModelChecker::new(table.clone()));
+            }
+        }
     }
 
     /// The families of faults that are broken: those asked for, else the plan's.
     pub(crate) fn kinds(&self, asked: Option<&[FaultKind]>) -> Vec<FaultKind> {
         asked.map_or_else(|| self.plan.fault_kinds(), <[FaultKind]>::to_vec)
     }
+}
+
+/// Gives the checker `table-model` of a question the table that the plan of the history states.
+pub(crate) fn state_planned_table(
+    question: &mut CheckQuestion,
+    request: &Request,
+    attributes: &Json,
+) -> Result<()> {
+    let Some(text) = attributes["plan"].as_str() else {
+        return Ok(());
+    };
+    // Other formats may have an attribute of this name, which is no plan: only this checker reads it.
+    if question.names().contains(&TABLE_CHECKER) {
+        let name = "the plan of the history".to_owned();
+        let file = PlanFile::from_text(name, text.to_owned(), &ANYTHING)?;
+        file.state_table(&mut question.checkers);
+        for checker in &mut question.checkers {
+            if checker.name() == TABLE_CHECKER && !request.all_keys && !request.explains {
+                checker.stop_at_first();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The table of a plan, or the place where it is none.
+fn table_of(model: &PlanModel) -> Result<TableModel, Problem> {
+    let rows = model.rows.iter().map(|row| StateTableRow {
+        state: row.state.value.clone(),
+        operation: row.operation.clone(),
+        argument: row.argument.clone(),
+        result: row.result.clone(),
+        next: row.next.value.clone(),
+    });
+    let rows: Vec<StateTableRow> = rows.collect();
+    TableModel::new(&model.initial.value, &rows).map_err(|error| {
+        let row = error.row.map(|row| &model.rows[row]);
+        let place = match (row, error.part) {
+            (Some(row), "next") => &row.next,
+            (Some(row), _) => &row.state,
+            (None, _) => &model.initial,
+        };
+        place.problem(error.reason)
+    })
 }
 
 /// The whole text, unless it is longer than any plan.

@@ -1,4 +1,4 @@
-//! Data types whose recorded histories are checked for linearizability: sets, logs, semaphores, locks.
+//! Data types whose recorded histories are checked for linearizability: sets, logs, semaphores, locks, tables.
 //!
 //! ```
 //! use seatrial_checker::{Checker, Validity};
@@ -29,6 +29,7 @@
 //! - `set_model`, `set_elements`, `set_reads`: sets; elements that are added once; reads of the whole set
 //! - `append_log_model`, `log_offsets`: logs; those whose appends have offsets
 //! - `semaphore_model`, `lock_model`: semaphores, and locks with owners and fences
+//! - `table_model`: a data type that a table of states and operations states
 //!
 //! # What is absent
 //!
@@ -42,11 +43,13 @@ mod semaphore_model;
 mod set_elements;
 mod set_model;
 mod set_reads;
+mod table_model;
 
 pub use append_log_model::{AppendLogModel, LogOperation};
 pub use lock_model::{LockHolding, LockModel, LockOperation};
 pub use semaphore_model::{SemaphoreModel, SemaphoreOperation};
 pub use set_model::{SetAction, SetModel, SetOperation};
+pub use table_model::{StateTableRow, TableError, TableModel, TableOperation};
 
 #[cfg(test)]
 mod tests;

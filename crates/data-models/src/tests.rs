@@ -5,6 +5,7 @@ mod array_tests;
 mod lock_tests;
 mod log_tests;
 mod set_tests;
+mod table_tests;
 
 use seatrial_checker::{Checker, Validity, Verdict};
 use seatrial_history::{History, Op, OpType, Process, Value};

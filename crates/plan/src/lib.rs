@@ -34,8 +34,8 @@
 //! ```
 //!
 //! Files in reading order: `document.rs` and `fields.rs` (typed access with positions), `node.rs`, `value.rs`, `fault.rs` and
-//! `options.rs` (the tree, decoded), `build.rs` (the tree as a generator), `outline.rs`, `advice.rs`. `docs/guide/plans.md`
-//! explains every key.
+//! `options.rs` (the tree, decoded), `plan_model.rs` (the table `model`), `build.rs` (the tree as a generator), `outline.rs`,
+//! `advice.rs`. `docs/guide/plans.md` explains every key.
 //!
 //! What is absent: this crate opens no file, parses no text and runs nothing. It knows a system under test only by its
 //! [`Vocabulary`].
@@ -48,6 +48,7 @@ mod fields;
 mod node;
 mod options;
 mod outline;
+mod plan_model;
 mod value;
 
 use build::Builder;
@@ -57,6 +58,7 @@ use fields::{Field, Result};
 use node::{Child, Decoder, NodeKind};
 pub use node::{KINDS, MODIFIERS};
 pub use options::{Located, PlanOptions};
+pub use plan_model::{PlanModel, PlanModelRow};
 use seatrial_generator::workload::{Workload, WorkloadOptions};
 use seatrial_generator::{Generator, Tree};
 use seatrial_machine::{FaultKind, NodeId, Rng};
@@ -118,6 +120,7 @@ pub struct PlanEnvironment {
 pub struct Plan {
     description: Option<String>,
     options: PlanOptions,
+    model: Option<PlanModel>,
     root: Child,
 }
 
@@ -129,6 +132,7 @@ impl Plan {
             Ok(field.text("a description as text")?.to_owned())
         })?;
         let options = fields.read("test", PlanOptions::decode)?;
+        let model = fields.read("model", PlanModel::decode)?;
         let mut decoder = Decoder {
             vocabulary,
             nodes: 0,
@@ -138,6 +142,7 @@ impl Plan {
         let plan = Plan {
             description,
             options: options.unwrap_or_default(),
+            model,
             root,
         };
         let zipf_keys: u64 = plan
@@ -167,6 +172,11 @@ impl Plan {
     /// The options of the whole test.
     pub const fn options(&self) -> &PlanOptions {
         &self.options
+    }
+
+    /// The data type that the plan states, for the checker `table-model`.
+    pub const fn model(&self) -> Option<&PlanModel> {
+        self.model.as_ref()
     }
 
     /// All nodes in preorder.

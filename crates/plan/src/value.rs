@@ -96,6 +96,23 @@ impl Draw {
         }))
     }
 
+    /// The value, if it is the same each time.
+    pub(super) fn constant(&self) -> Option<Value> {
+        match self {
+            Draw::Fixed(value) => Some(value.clone()),
+            Draw::Int(low, high) => (low == high).then_some(Value::Int(*low)),
+            Draw::List(draws) => {
+                let values: Option<Vec<Value>> = draws.iter().map(Draw::constant).collect();
+                Some(Value::List(values?.into()))
+            }
+            Draw::Cas(both) => {
+                let number = |draw: &Draw| draw.constant()?.as_int();
+                Some(Value::Cas(number(&both[0])?, number(&both[1])?))
+            }
+            _ => None,
+        }
+    }
+
     /// Does it draw only values of this type?
     fn is(&self, kind: ValueType) -> bool {
         match (kind, self) {

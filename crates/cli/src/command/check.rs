@@ -15,6 +15,7 @@ use crate::load::{hint, is_test_file};
 use crate::node_logs::compiled;
 use crate::opened::{Opened, of_source};
 use crate::output::{complain, say};
+use crate::plan::state_planned_table;
 use crate::source::resolved;
 use crate::suites::Suites;
 use anyhow::{Context as _, Result, ensure};
@@ -146,7 +147,9 @@ fn ask(
     let attributes = &opened.attributes;
     let question = |shapes: Option<&Shapes>| {
         let asked = question(request, attributes, shapes);
-        asked.with_context(|| path.display().to_string())
+        let mut asked = asked.with_context(|| path.display().to_string())?;
+        state_planned_table(&mut asked, request, attributes)?;
+        anyhow::Ok(asked)
     };
     let options = Options {
         aims: Aims {

@@ -432,3 +432,74 @@ last_of = '{workload}'
         );
     }
 }
+
+/// A register of nil, 0 and 1 as a table.
+const TABLED: &str = "
+mix = [
+  { f = 'read', key = { uniform = 3 }, repeat = true },
+  { f = 'write', key = { uniform = 3 }, value = { int = [0, 1] }, repeat = true },
+]
+limit = 300
+[test]
+concurrency = 3
+checkers = ['table-model']
+[model]
+initial = 'empty'
+rows = [
+  { state = '*', operation = 'write', argument = 0, next = 'zero' },
+  { state = '*', operation = 'write', argument = 1, next = 'one' },
+  { state = 'empty', operation = 'read', result = { nil = true }, next = 'same' },
+  { state = 'zero', operation = 'read', result = 0, next = 'same' },
+  { state = 'one', operation = 'read', result = 1, next = 'same' },
+]
+";
+
+#[test]
+fn a_table_of_a_plan_is_checked_in_the_run_and_from_its_file() {
+    let scratch = Scratch::new("plan-table");
+    let file = scratch.path("table.toml");
+    let tested = |text: &str, code, out: &str| {
+        fs::write(&file, text).unwrap();
+        let out = scratch.path(out);
+        run(
+            code,
+            &[
+                "test", "kv", "--plan", &file, "--seed", "3", "--out", &out, "--json",
+            ],
+        );
+        let history = format!("{out}/history.sea");
+        json(&run(code, &["check", "--json", &history]))
+    };
+    let valid = tested(TABLED, 0, "valid");
+    assert_eq!(valid["valid"], true, "{valid:#}");
+    // A register that does not change when 1 is written.
+    let other = TABLED.replace("argument = 1, next = 'one'", "argument = 1, next = 'zero'");
+    let invalid = tested(&other, 1, "invalid");
+    assert_eq!(invalid["valid"], false, "{invalid:#}");
+    for (old, new, expected) in [
+        (
+            "next = 'zero'",
+            "next = 'zro'",
+            ":13:60: model.rows[0].next: unknown state \"zro\": no row has it as its `state`",
+        ),
+        (
+            "argument = 1",
+            "argument = 0",
+            ":14:60: model.rows[1].next: contradicts rows[0]: in state \"empty\" the same `write` \
+             leads to \"zero\" there, and to \"one\" here",
+        ),
+        (
+            "initial = 'empty'",
+            "initial = 'emty'",
+            ":11:11: model.initial: unknown state \"emty\": no row has it as its `state`",
+        ),
+        ("[model]", "[nemo]", ": unknown key \"nemo\""),
+    ] {
+        fs::write(&file, TABLED.replacen(old, new, 1)).unwrap();
+        error(&["plan", "check", &file], &[expected]);
+    }
+    let (before, _) = TABLED.split_once("[model]").unwrap();
+    fs::write(&file, before).unwrap();
+    let expected = ":9:13: test.checkers[0]: the checker `table-model` needs the table [model]";
+    error(&["plan", "check", &file], &[expected]);
+}

@@ -8,6 +8,7 @@ use crate::guard::Guard;
 use crate::interrupt::Interrupt;
 use crate::opened::{Opened, of_source};
 use crate::output::complain;
+use crate::plan::state_planned_table;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_check::infer::Shapes;
 use seatrial_check::{
@@ -58,7 +59,8 @@ pub(super) fn check(
     let began = Instant::now();
     let interrupt = common.interrupt.as_ref();
     let attributes = wait_for(path, interrupt, || Ok(TestFile::open(path)?.attributes()?))?;
-    let question = asked(path, &attributes, common)?;
+    let mut question = asked(path, &attributes, common)?;
+    state_planned_table(&mut question, &common.request, &attributes)?;
     super::ensure_proving(&question, arguments)?;
     let aims = Aims {
         certify: arguments.certificate.is_some(),

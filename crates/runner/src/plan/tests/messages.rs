@@ -205,7 +205,7 @@ fn nodes_that_make_no_sense() {
             plan:1:1: missing key `node`: a node such as "n1"
             plan:2:8: node: must be a node such as "n1", or a client such as "c0", not "n99999999999"
             plan:2:10: links[0]: must be a link such as ["n1", "n2"]: from the first to the second, not a list
-            plan:2:1: unknown key "node"; did you mean "name"?
+            plan:2:1: unknown key "node"; did you mean "model"?
             plan:3:1: unknown key "bits"
             plan:3:13: offset_ms: must be a whole number from -1000000000000 to 1000000000000, not 9000000000000
             plan:1:8: heal: must be a list of at least one kind of faults, not an empty list
@@ -420,4 +420,38 @@ fn columns_are_counted_in_characters() {
     let error = read("name = 'Prüfung éü'\n# …\nmix = [{ name = 'éü', f = 'a', limit = 'é' }]");
     expect![[r#"plan:3:40: mix[0].limit: must be a whole number, 0 or greater, not "é""#]]
         .assert_eq(&error.unwrap_err().to_string());
+}
+
+#[test]
+fn tables_of_data_types() {
+    let row = "state = 'a', operation = 'f'";
+    let texts = [
+        "f = 'a'\nmodel = 3".to_owned(),
+        "f = 'a'\n[model]\nrows = []".to_owned(),
+        "f = 'a'\n[model]\ninital = 'a'\nrows = []".to_owned(),
+        "f = 'a'\n[model]\ninitial = 'a'\nrows = []".to_owned(),
+        "f = 'a'\n[model]\ninitial = 'a'\nrows = [3]".to_owned(),
+        format!("f = 'a'\n[model]\ninitial = 'a'\nrows = [{{ {row} }}]"),
+        format!("f = 'a'\n[model]\ninitial = 'a'\nrows = [{{ {row}, nxt = 'a' }}]"),
+        format!("f = 'a'\n[model]\ninitial = ''\nrows = [{{ {row}, next = 'a' }}]"),
+        format!("f = 'a'\n[model]\ninitial = 'a'\nrows = [{{ {row}, next = 3 }}]"),
+        format!(
+            "f = 'a'\n[model]\ninitial = 'a'\nrows = [\n{{ {row}, argument = {{ uniform = 3 }}, next = 'a' }}]"
+        ),
+    ];
+    check(
+        &texts.each_ref().map(String::as_str),
+        expect![[r#"
+            plan:2:9: model: must be a table with `initial` and `rows`, not 3
+            plan:2:1: model: missing key `initial`: the first state
+            plan:3:1: model: unknown key "inital"; did you mean "initial"?
+            plan:4:8: model.rows: must be a list of at least one row, not an empty list
+            plan:4:9: model.rows[0]: must be a row: a table with `state`, `operation` and `next`, not 3
+            plan:4:9: model.rows[0]: missing key `next`: a name
+            plan:4:41: model.rows[0]: unknown key "nxt"; did you mean "next"?
+            plan:3:11: model.initial: must be a name, not ""
+            plan:4:48: model.rows[0].next: must be a name, not 3
+            plan:5:44: model.rows[0].argument: must be one value, not a drawn one: uniform of 3
+        "#]],
+    );
 }
