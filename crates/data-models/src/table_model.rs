@@ -132,7 +132,7 @@ impl TableModel {
         }
         let mut states = vec![String::new(); numbers.len()];
         for (name, &number) in &numbers {
-            states[number as usize] = (*name).to_owned();
+            (*name).clone_into(&mut states[number as usize]);
         }
         let Some(&initial) = numbers.get(initial) else {
             return Err(whole("initial", unknown_state(initial)));

@@ -103,16 +103,12 @@ impl TestObject for Tabled {
         call: (&'static str, &Value, u64),
         known: Option<&Value>,
     ) -> bool {
-        match (call.0, known.and_then(Value::as_int)) {
-            ("flip", Some(side)) => {
-                *state = Some(side);
-                (0..2).contains(&side)
-            }
-            _ => {
-                let result = self.run(state, call);
-                result.is_some_and(|result| known.is_none_or(|known| *known == result))
-            }
+        if let ("flip", Some(side)) = (call.0, known.and_then(Value::as_int)) {
+            *state = Some(side);
+            return (0..2).contains(&side);
         }
+        let result = self.run(state, call);
+        result.is_some_and(|result| known.is_none_or(|known| *known == result))
     }
 
     fn random_result(&self, rng: &mut Rng, _: u64, f: &str, argument: &Value) -> Value {
