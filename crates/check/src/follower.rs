@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// It owns the file as it was last seen, the checkers at work, and their definite findings. The file is the hand-over between
 /// writer and checkers: neither waits for the other, and nothing is held twice. Its loop, of which the caller sets the pace:
 /// [`Follower::advance`] until there is nothing new, then [`Follower::look`] now and then, and [`Follower::finish`] once the file
-/// is sealed. Checkers that decide at the end check what was written so far, again and again ([`PrefixChecks`]).
+/// is sealed. Checkers that decide at the end check what was written so far, again and again (`prefix_check.rs`).
 ///
 /// Its downside: what was written is decoded once more.
 pub struct Follower<'c> {

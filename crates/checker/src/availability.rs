@@ -11,8 +11,8 @@ use std::ops::ControlFlow;
 /// valid; unknown without a completion that has a time.
 ///
 /// The node of an operation is the extra field `node` of its completion. Completions of clients count; an invocation without
-/// completion does not. Memory: [`WINDOWS_MAX`] windows for each function, whatever the length of the history, and the first
-/// [`NODES_MAX`] nodes.
+/// completion does not. Memory: `WINDOWS_MAX` windows for each function, whatever the length of the history, and the first
+/// `NODES_MAX` nodes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Availability;
 

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 ///
 /// Two sources: completions of a nemesis whose extra field `clock-offsets` has the seconds of each node, as Jepsen's clock
 /// nemesis measures them; and the faults `skew` of a test of this program, whose jumps and drifts add up. Memory:
-/// [`POINTS_MAX`] points of each of [`NODES_MAX`] nodes; of more points every other one goes.
+/// `POINTS_MAX` points of each of `NODES_MAX` nodes; of more points every other one goes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClockPlot;
 

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 ///
 /// An exception is the extra field `exception` of an `info` completion; its class is the `type` of the first entry of its `via`,
 /// as Clojure prints a throwable, or the field itself when it has another shape. An error is the extra field `error`; its class
-/// is its first word (`[:indeterminate "…"]`), or its text. Memory: one entry for each of the first [`CLASSES_MAX`] classes.
+/// is its first word (`[:indeterminate "…"]`), or its text. Memory: one entry for each of the first `CLASSES_MAX` classes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UnhandledExceptions;
 

@@ -20,7 +20,7 @@ const LINE_MAX: usize = 64 * 1024;
 /// Searches logs for a regular expression: Jepsen's `log-file-pattern`. Invalid when a line matches.
 ///
 /// It is fed with the bytes of one log after another, in pieces of any length: the driver opens the files. Bytes that are not
-/// UTF-8 are searched as replacement characters. Memory: one line, and the first [`MATCHES_MAX`] matches.
+/// UTF-8 are searched as replacement characters. Memory: one line, and the first `MATCHES_MAX` matches.
 #[derive(Debug)]
 pub struct LogFilePattern {
     pattern: Pattern,

@@ -614,7 +614,7 @@ impl<L: EntryLog> Consensus<L> {
         store.log.first_index()
     }
 
-    /// Entries of a [`Fetch`] were read; none if they are gone.
+    /// Entries of a [`Fetch`](crate::Fetch) were read; none if they are gone.
     pub fn fetched(&mut self, entries: Vec<LogEntry>) -> Result<(), ConsensusStopped> {
         self.check_running()?;
         let store = self.node.mut_store();

@@ -40,7 +40,7 @@ pub(crate) const RESULTS_MAX: usize = 64;
 /// So a violation is found before the long searches, and no key is searched after it.
 ///
 /// If a certificate is wanted, each way of deciding also returns its linearization (8 bytes an operation), and of the first
-/// objects without one a core is made in the end ([`ProofDraft`]).
+/// objects without one a core is made in the end (`proof_draft.rs`).
 #[derive(Clone, Copy, Debug)]
 pub struct Linearizable {
     pub(crate) model: Model,

@@ -5,7 +5,7 @@ use std::fmt;
 /// A regular expression: literals, `.`, classes (`[a-z]`, `[^…]`, `\d`, `\w`, `\s` and their opposites), groups, `|`, `*`, `+`,
 /// `?`, `{m,n}`, `^`, `$`, `\b`, and `(?i)` at the beginning. No captures and no references back.
 ///
-/// Compiled to a program of at most [`STEPS_MAX`] steps; all its states are followed at once (Thompson, 1968), so that a match
+/// Compiled to a program of at most `STEPS_MAX` steps; all its states are followed at once (Thompson, 1968), so that a match
 /// takes the length of the text times the length of the program, whatever the expression.
 pub struct Pattern {
     text: String,
