@@ -58,7 +58,7 @@ pub enum Body {
         previous_term: u64,
         /// The leader's commit index.
         commit: u64,
-        /// Consecutive entries; none tells the commit index.
+        /// Consecutive entries; none carries the commit index.
         entries: Vec<LogEntry>,
     },
     /// The log is durable up to `index`, or the append at `index` was rejected.

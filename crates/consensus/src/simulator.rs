@@ -424,7 +424,7 @@ impl World {
         self.changes += u64::from(done);
     }
 
-    /// Clients propose at whoever leads, and read everywhere.
+    /// Clients propose at the leader, and read everywhere.
     fn clients(&mut self) {
         let at = self.rng.index(self.hosts.len());
         let chance = if self.is_healing { 0.5 } else { 0.8 };

@@ -278,7 +278,7 @@ pub(crate) fn real_time(history: &RegisterHistory, violation: RealTimeViolation)
     }
 }
 
-/// A read of a version that is certainly at least so many versions old.
+/// A read of a version that is certainly at least this many versions old.
 pub(crate) fn stale_by_versions(history: &RegisterHistory, read: u32, age: usize) -> Finding {
     let action = &history.actions[read as usize];
     let source = history.source(read);

@@ -9,14 +9,14 @@ use std::collections::BTreeSet;
 pub(crate) enum SequentialSearchResult {
     /// There is an order.
     Found,
-    /// There is none. The longest order that works has so many operations, and next to it stand these.
+    /// There is none. The number of operations of the longest order that works, and the operations concurrent with its end.
     Impossible {
         /// Operations of the longest order.
         length: usize,
         /// The operations that could not come next.
         stuck: Vec<u32>,
     },
-    /// The search reached its bound after so many configurations.
+    /// The search reached its bound; the number of configurations visited.
     Exhausted(usize),
 }
 

@@ -15,7 +15,7 @@ pub(crate) enum StalenessAnswer {
     Open,
 }
 
-/// Steps of all searches of one question about a key: so many, and [`STEPS_PER_WRITE`] for each write.
+/// Steps of all searches of one question about a key: this number, and [`STEPS_PER_WRITE`] for each write.
 const STEPS_MAX: u64 = 20_000_000;
 const STEPS_PER_WRITE: u64 = 64;
 /// Steps of the first search from one last write, doubled until one of them ends.
@@ -322,7 +322,7 @@ fn placed_set(placed: &[PlacedWrite]) -> (Vec<u32>, Vec<(u32, usize)>) {
     (clusters, due)
 }
 
-/// The read that certainly returns the oldest version: at least so many writes of its key come between its write and it, since
+/// The read that certainly returns the oldest version: at least this many writes of its key come between its write and it, since
 /// they begin after the one ends and end before the other begins. O(n log n).
 pub(crate) fn certain_staleness(
     history: &RegisterHistory,

@@ -25,9 +25,9 @@ impl SemaphoreModel {
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SemaphoreOperation {
-    /// Takes so many permits, which are free.
+    /// Takes this number of permits, which are free.
     Acquire(u32),
-    /// Returns so many permits, which are taken.
+    /// Returns this number of permits, which are taken.
     Release(u32),
 }
 

@@ -105,7 +105,7 @@ pub(super) struct Plan {
     pub(super) operations: usize,
     pub(super) clients: u64,
     pub(super) size: u64,
-    /// Of 16 operations, so many crash, and lose their results.
+    /// Number of crashes in 16 operations; their results are lost.
     pub(super) crashes: u64,
     pub(super) hidden: u64,
 }

@@ -24,7 +24,7 @@ pub(crate) enum ObjectMonitor {
 }
 
 impl ObjectMonitor {
-    /// The monitor of a model, for a history with so many values.
+    /// The monitor of a model; `values` is the number of values of the history.
     pub(crate) fn new(model: Model, values: usize) -> ObjectMonitor {
         if model.is_collection() {
             ObjectMonitor::Collections(CollectionMonitor::new(values))

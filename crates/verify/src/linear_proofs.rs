@@ -66,7 +66,7 @@ impl CoreVerifier {
         Ok(core_search::required(&self.table, model, core)?)
     }
 
-    /// Does this core hold? Within so many steps, each some words of memory.
+    /// Does this core hold? Bounded by `steps_max` steps, each some words of memory.
     pub fn refute(&mut self, core: &LinearCore, steps_max: u64) -> Result<(), Unproven> {
         self.table.end()?;
         let model = LinearModel::by_name(&core.data_type)?;

@@ -46,7 +46,7 @@ fn allowed(deny: &str) -> Vec<&str> {
 
 /// Name and licence expression of each package; no licence is the empty one.
 fn licences(metadata: &str) -> impl Iterator<Item = (&str, &str)> {
-    // A package begins with its name and version; what else has a name goes on differently.
+    // A package begins with its name and version; every other named line continues differently.
     metadata.split("{\"name\":\"").skip(1).filter_map(|part| {
         let (name, rest) = part.split_once("\",\"version\":\"")?;
         let licence = rest

@@ -339,7 +339,7 @@ fn the_permits_of_a_semaphore_must_be_known() {
     assert!(SemaphoreModel::by_name("permits:").is_none());
 }
 
-/// A search passes the violation in no order; at the end of so many concurrent operations it would try too many.
+/// A search passes the violation in no order; at the end of many concurrent operations it would try too many.
 #[test]
 fn many_clients_that_wait() {
     let semaphore = SemaphoreModel { permits: Some(3) };

@@ -12,7 +12,7 @@ use std::cell::Cell;
 struct TestLog {
     /// The next value, of values that do not repeat.
     next: Option<Cell<i64>>,
-    /// Of 8 operations, so many read all.
+    /// Number of whole reads in 8 operations.
     reads: u64,
 }
 

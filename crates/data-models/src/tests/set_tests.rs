@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 
 /// Sets of which some operations read all elements, or none.
 struct TestSet {
-    /// Of 8 operations, so many read all.
+    /// Number of whole reads in 8 operations.
     reads: u64,
-    /// Of 8 operations, so many remove nothing.
+    /// Number of removals without effect in 8 operations.
     additions: u64,
     /// Are elements added once?
     is_unique: bool,

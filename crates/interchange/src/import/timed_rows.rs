@@ -63,7 +63,7 @@ pub(super) struct RowOperations<R> {
     rows: Vec<RowSpan>,
     events: Vec<RowEvent>,
     next: usize,
-    /// Does each operation have a client of its own, because clients are not told apart?
+    /// Does each operation have a client of its own, because clients are not distinguished?
     is_anonymous: bool,
     /// Calls without their returns so far, by `Id`.
     open: FixedMap<i64, Op>,
