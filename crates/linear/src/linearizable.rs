@@ -5,7 +5,7 @@ use crate::essential::essential;
 use crate::explanation::{ActionWords, NONLINEARIZABLE, ViolationExcerpt};
 use crate::gathering::{GatheredHistory, Gathering};
 use crate::model::Model;
-use crate::object::{LinearObject, LinearObjects, ObjectOperation, ValueMarks};
+use crate::object::{LinearObject, LinearObjects, ObjectOperation, ValueMarks, key_prefix};
 use crate::object_monitor::{MonitorVerdict, ObjectMonitor};
 use crate::object_ranges::ObjectRanges;
 use crate::online::OnlineObjects;
@@ -16,7 +16,7 @@ use seatrial_checker::{
     Aims, Checked, Checker, Details, Figures, Finding, KeyFigures, KeyResult,
     LinearizabilityFigures, OnlineChecker, Progress, Validity, Verdict, check_source,
 };
-use seatrial_history::{Chunk, ChunkSource, FixedMap, History, Key, SourceError};
+use seatrial_history::{Chunk, ChunkSource, FixedMap, History, SourceError};
 use std::ops::ControlFlow;
 
 /// Findings that are kept; the count of violations is exact.
@@ -520,7 +520,7 @@ impl<'v> CheckTally<'v> {
 
     /// Keeps why the first object that no monitor decides is searched.
     fn note_search(&mut self, object: &LinearObject, reason: &str) {
-        let key = || key_prefix(object);
+        let key = || key_prefix(object.key.as_ref());
         self.search_reason
             .get_or_insert_with(|| format!("{}{reason}", key()));
     }
@@ -591,16 +591,10 @@ impl<'v> CheckTally<'v> {
             format!(
                 "{}the bound on {bound} was reached after {visited} configurations, \
                  with {linearized} of {of} operations linearized",
-                key_prefix(object)
+                key_prefix(object.key.as_ref())
             )
         });
     }
-}
-
-/// "key 3: ", or nothing.
-fn key_prefix(object: &LinearObject) -> String {
-    let key = object.key.as_ref().map(Key::to_string);
-    key.map_or(String::new(), |key| format!("key {key}: "))
 }
 
 /// Number of operations that certainly took effect.

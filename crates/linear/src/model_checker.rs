@@ -6,7 +6,7 @@ use crate::history_model::{HistoryModel, ModelCall, MonitorDecision, Refutation,
 use crate::linearizable::{CONFIGURATIONS_FIRST, FINDINGS_MAX, RESULTS_MAX};
 use crate::model_gathering::{GatheredCalls, KeyedCalls, ModelGathering};
 use crate::model_parts::CallComponents;
-use crate::object::ObjectOperation;
+use crate::object::{ObjectOperation, key_prefix};
 use crate::search::{Bound, Counterexample, Search, SearchResult};
 use crate::sequential::{ModelStates, numbered_operations};
 use crate::values::StateId;
@@ -391,11 +391,6 @@ impl ModelTally {
             verdict.valid = Validity::Unknown(reason);
         }
     }
-}
-
-/// "key 3: ", or nothing.
-fn key_prefix(key: Option<&Key>) -> String {
-    key.map_or(String::new(), |key| format!("key {key}: "))
 }
 
 impl<M> Checker for ModelChecker<M>

@@ -252,6 +252,11 @@ impl ValueMarks {
     }
 }
 
+/// "key 3: ", or nothing.
+pub(crate) fn key_prefix(key: Option<&Key>) -> String {
+    key.map_or(String::new(), |key| format!("key {key}: "))
+}
+
 /// Is this the invocation of a read of a tuple `[key nil]` that was imported as a plain list?
 pub(crate) fn is_tuple(op: &Op) -> bool {
     match &op.value {

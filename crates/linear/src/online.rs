@@ -6,7 +6,7 @@ mod online_counterexample;
 
 use super::explanation::NONLINEARIZABLE;
 use super::model::Model;
-use super::object;
+use super::object::{self, key_prefix};
 use super::search::Bound;
 use crate::linearizable::{FINDINGS_MAX, Linearizable, RESULTS_MAX};
 use jit_linearizer::Cell;
@@ -289,8 +289,7 @@ impl OnlineObjects {
                 }
             }
             Err(reason) => {
-                let key = object.key.as_ref().map(|key| format!("key {key}: "));
-                let reason = format!("{}{reason}", key.unwrap_or_default());
+                let reason = format!("{}{reason}", key_prefix(object.key.as_ref()));
                 self.fallback.get_or_insert(reason);
             }
         }
