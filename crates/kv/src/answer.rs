@@ -8,6 +8,7 @@ const ABSENT: u8 = 0;
 const REGISTER: u8 = 1;
 const LIST: u8 = 2;
 const DONE: u8 = 3;
+const RANGE: u8 = 4;
 
 /// The answer to one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +19,64 @@ pub enum Answer<'a> {
     Register(&'a [u8]),
     /// A read: the list.
     List(List<'a>),
-    /// A write, append or compare-and-set: done.
+    /// A write, append, compare-and-set or delete: done.
     Done,
+    /// A scan: the keys that exist, and what they hold.
+    Range(KeyRange<'a>),
+}
+
+/// Keys in order and their items, as one scan found them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRange<'a> {
+    is_cut: bool,
+    count: u32,
+    bytes: &'a [u8],
+}
+
+impl<'a> KeyRange<'a> {
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Is there no key?
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Has the range more keys after the last one here? The limit was reached, or the next item did not fit into the message.
+    /// The scan continues at the last key with a zero byte appended.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// The keys in ascending order, each with an [`Answer::Register`] or [`Answer::List`].
+    pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], Answer<'a>)> + use<'a> {
+        let mut cursor = FieldReader::new(self.bytes);
+        (0..self.count).map_while(move |_| decode_pair(&mut cursor).ok())
+    }
+
+    /// A range of exactly `count` ascending keys in `bytes`.
+    fn checked(is_cut: bool, count: u32, bytes: &'a [u8]) -> Result<KeyRange<'a>, MessageError> {
+        let mut cursor = FieldReader::new(bytes);
+        let mut last: Option<&[u8]> = None;
+        for _ in 0..count {
+            let (key, _) = decode_pair(&mut cursor)?;
+            if last.is_some_and(|last| last >= key) {
+                return Err(cursor.never("key of a range", 0, 0));
+            }
+            last = Some(key);
+        }
+        cursor.end()?;
+        if is_cut && count == 0 {
+            return Err(cursor.never("cut of an empty range", 0, 1));
+        }
+        Ok(KeyRange {
+            is_cut,
+            count,
+            bytes,
+        })
+    }
 }
 
 /// The elements of a list at the time of a read.
@@ -131,6 +188,25 @@ fn decode<'a>(cursor: &mut FieldReader<'a>) -> Result<Answer<'a>, MessageError> 
     let offset = cursor.offset();
     Ok(match cursor.byte("answer")? {
         ABSENT => Answer::Absent,
+        DONE => Answer::Done,
+        RANGE => {
+            let is_cut = cursor.truth("cut of the range")?;
+            let count = cursor.word("keys")?;
+            let length = cursor.word("length of the range")?;
+            let bytes = cursor.bytes("range", length as usize)?;
+            Answer::Range(KeyRange::checked(is_cut, count, bytes)?)
+        }
+        tag => decode_item(tag, offset, cursor)?,
+    })
+}
+
+/// Decodes a register or list after its tag, which is at `offset`.
+fn decode_item<'a>(
+    tag: u8,
+    offset: usize,
+    cursor: &mut FieldReader<'a>,
+) -> Result<Answer<'a>, MessageError> {
+    Ok(match tag {
         REGISTER => Answer::Register(cursor.value()?),
         LIST => {
             let count = cursor.word("elements")?;
@@ -140,7 +216,6 @@ fn decode<'a>(cursor: &mut FieldReader<'a>) -> Result<Answer<'a>, MessageError> 
                 cursor.bytes("list", length as usize)?,
             )?)
         }
-        DONE => Answer::Done,
         other => {
             return Err(MessageError::Value {
                 field: "answer",
@@ -149,6 +224,14 @@ fn decode<'a>(cursor: &mut FieldReader<'a>) -> Result<Answer<'a>, MessageError> 
             });
         }
     })
+}
+
+/// Decodes the next key of a range and its item.
+fn decode_pair<'a>(cursor: &mut FieldReader<'a>) -> Result<(&'a [u8], Answer<'a>), MessageError> {
+    let key = cursor.key()?;
+    let offset = cursor.offset();
+    let tag = cursor.byte("answer")?;
+    Ok((key, decode_item(tag, offset, cursor)?))
 }
 
 /// The reply would exceed the maximum length of a message.
@@ -177,15 +260,85 @@ pub(crate) fn put_register(out: &mut Vec<u8>, value: &[u8]) -> Result<(), TooLon
     Ok(())
 }
 
-/// Adds a list: its encoded elements are copied as they are.
+/// Adds a list of `count` elements, whose encoding of `length` bytes comes in pieces: they are copied as they are.
 #[inline]
-pub(crate) fn put_list(out: &mut Vec<u8>, count: u32, elements: &[u8]) -> Result<(), TooLong> {
-    fits(out, 9 + elements.len())?;
+pub(crate) fn put_list<'a>(
+    out: &mut Vec<u8>,
+    count: u32,
+    length: usize,
+    pieces: impl Iterator<Item = &'a [u8]>,
+) -> Result<(), TooLong> {
+    fits(out, 9 + length)?;
+    out.reserve(9 + length);
     out.push(LIST);
     out.extend_from_slice(&count.to_le_bytes());
-    out.extend_from_slice(&(elements.len() as u32).to_le_bytes());
-    out.extend_from_slice(elements);
+    out.extend_from_slice(&(length as u32).to_le_bytes());
+    let start = out.len();
+    for piece in pieces {
+        out.extend_from_slice(piece);
+    }
+    debug_assert_eq!(out.len() - start, length);
     Ok(())
+}
+
+/// Adds the answer of a scan, key by key. The fields before the keys are filled in by [`RangeEncoder::finish`].
+#[derive(Debug)]
+pub(crate) struct RangeEncoder {
+    start: usize,
+    count: usize,
+    is_cut: bool,
+}
+
+impl RangeEncoder {
+    /// Bytes of tag, cut, number of keys and length.
+    const HEAD: usize = 10;
+
+    /// Begins the answer.
+    pub(crate) fn begin(out: &mut Vec<u8>) -> Result<RangeEncoder, TooLong> {
+        fits(out, RangeEncoder::HEAD)?;
+        let start = out.len();
+        out.resize(start + RangeEncoder::HEAD, 0);
+        Ok(RangeEncoder {
+            start,
+            count: 0,
+            is_cut: false,
+        })
+    }
+
+    /// Number of keys added.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Adds a key and what `item` puts, or nothing if that does not fit.
+    pub(crate) fn put(
+        &mut self,
+        out: &mut Vec<u8>,
+        key: &[u8],
+        item: impl FnOnce(&mut Vec<u8>) -> Result<(), TooLong>,
+    ) -> Result<(), TooLong> {
+        let before = out.len();
+        out.extend_from_slice(&(key.len() as u16).to_le_bytes());
+        out.extend_from_slice(key);
+        item(out).inspect_err(|_| out.truncate(before))?;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Notes that the range has more keys.
+    pub(crate) fn cut(&mut self) {
+        self.is_cut = true;
+    }
+
+    /// Ends the answer.
+    pub(crate) fn finish(self, out: &mut [u8]) {
+        let length = out.len() - self.start - RangeEncoder::HEAD;
+        let head = &mut out[self.start..][..RangeEncoder::HEAD];
+        head[0] = RANGE;
+        head[1] = u8::from(self.is_cut);
+        head[2..6].copy_from_slice(&(self.count as u32).to_le_bytes());
+        head[6..10].copy_from_slice(&(length as u32).to_le_bytes());
+    }
 }
 
 /// Reserves room for a short answer for each operation that a transaction can have.
@@ -209,15 +362,36 @@ mod tests {
         let mut out = vec![0; HEADER_LENGTH];
         put_absent(&mut out);
         put_register(&mut out, b"value").unwrap();
-        put_list(&mut out, 2, b"\x01\0\0\0a\x02\0\0\0bc").unwrap();
-        put_list(&mut out, 0, b"").unwrap();
+        put_elements(&mut out, 2, b"\x01\0\0\0a\x02\0\0\0bc");
+        put_elements(&mut out, 0, b"");
         put_done(&mut out);
+        put_range(&mut out, &[b"", b"key", b"keys"]);
+        put_range(&mut out, &[]);
         out
+    }
+
+    fn put_elements(out: &mut Vec<u8>, count: u32, bytes: &[u8]) {
+        put_list(out, count, bytes.len(), bytes.chunks(3)).unwrap();
+    }
+
+    /// A range of these keys; the first is a list, the others are registers. Cut if there is a key.
+    fn put_range(out: &mut Vec<u8>, keys: &[&[u8]]) {
+        let mut range = RangeEncoder::begin(out).unwrap();
+        for (index, key) in keys.iter().enumerate() {
+            let put = range.put(out, key, |out| match index {
+                0 => put_list(out, 1, 4, std::iter::once(&[0; 4][..])),
+                _ => put_register(out, b"value"),
+            });
+            put.unwrap();
+            assert!(range.put(out, b"zzz", |_| Err(TooLong)).is_err());
+            range.cut();
+        }
+        range.finish(out);
     }
 
     #[test]
     fn answers_come_back_in_order() {
-        let answers = Answers::new(reply(), 5).unwrap();
+        let answers = Answers::new(reply(), 7).unwrap();
         let found: Vec<Answer<'_>> = answers.iter().collect();
         assert_eq!(found[..2], [Answer::Absent, Answer::Register(b"value")]);
         let Answer::List(list) = &found[2] else {
@@ -227,14 +401,32 @@ mod tests {
         assert_eq!(elements, [&b"a"[..], b"bc"]);
         assert!(matches!(&found[3], Answer::List(list) if list.is_empty()));
         assert_eq!(found[4], Answer::Done);
+        let Answer::Range(range) = &found[5] else {
+            panic!("{found:?}")
+        };
+        let pairs: Vec<(&[u8], Answer<'_>)> = range.iter().collect();
+        assert!(range.is_cut() && pairs.len() == range.len());
+        assert!(matches!(&pairs[0], (b"", Answer::List(list)) if list.iter().eq([b""])));
+        assert_eq!(pairs[1], (&b"key"[..], Answer::Register(b"value")));
+        assert_eq!(pairs[2], (&b"keys"[..], Answer::Register(b"value")));
+        assert!(matches!(&found[6], Answer::Range(range) if range.is_empty() && !range.is_cut()));
+    }
+
+    #[test]
+    fn ranges_with_keys_out_of_order_are_refused() {
+        for keys in [&[&b"b"[..], b"a"], &[&b"a"[..], b"a"]] {
+            let mut reply = vec![0; HEADER_LENGTH];
+            put_range(&mut reply, keys);
+            assert!(Answers::new(reply, 1).is_err());
+        }
     }
 
     #[test]
     fn counts_and_lengths_that_do_not_add_up_are_refused() {
-        assert!(Answers::new(reply(), 4).is_err());
-        assert!(Answers::new(reply(), 6).is_err());
+        assert!(Answers::new(reply(), 5).is_err());
+        assert!(Answers::new(reply(), 8).is_err());
         let mut list = vec![0; HEADER_LENGTH];
-        put_list(&mut list, 3, b"\x01\0\0\0a\x02\0\0\0bc").unwrap();
+        put_elements(&mut list, 3, b"\x01\0\0\0a\x02\0\0\0bc");
         assert!(Answers::new(list.clone(), 1).is_err());
         list[HEADER_LENGTH + 1] = 1;
         assert!(Answers::new(list, 1).is_err());
@@ -250,11 +442,17 @@ mod tests {
                 message[at] = *rng.pick(&[0, 1, 2, 3, 255, rng.clone().word() as u8]);
             }
             message.truncate(rng.index(message.len() * 2 + 1));
-            if let Ok(answers) = Answers::new(message, 5) {
-                assert_eq!(answers.iter().count(), 5, "seed {seed}");
+            if let Ok(answers) = Answers::new(message, 7) {
+                assert_eq!(answers.iter().count(), 7, "seed {seed}");
                 for answer in answers.iter() {
-                    if let Answer::List(list) = answer {
-                        assert_eq!(list.iter().count(), list.len(), "seed {seed}");
+                    match answer {
+                        Answer::List(list) => {
+                            assert_eq!(list.iter().count(), list.len(), "seed {seed}");
+                        }
+                        Answer::Range(range) => {
+                            assert_eq!(range.iter().count(), range.len(), "seed {seed}");
+                        }
+                        _ => {}
                     }
                 }
             }

@@ -49,11 +49,12 @@ mod log;
 pub mod message;
 mod outcome;
 mod session;
+#[allow(dead_code, reason = "snapshots are for the replica")]
 mod state;
 mod store;
 mod transaction;
 
-pub use answer::{Answer, Answers, Elements, List};
+pub use answer::{Answer, Answers, Elements, KeyRange, List};
 pub use boot::{BootError, BootReport};
 pub use bug::Bug;
 pub use client::{Client, ClientOptions};

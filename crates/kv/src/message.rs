@@ -12,9 +12,11 @@ pub const OPERATIONS_MAX: usize = 1_024;
 /// Bytes of a key.
 pub const KEY_LENGTH_MAX: usize = 1_024;
 /// Bytes of a register's value or of a list's element.
-pub const VALUE_LENGTH_MAX: usize = 64 << 10;
+pub const VALUE_LENGTH_MAX: usize = 1 << 20;
 /// Bytes of a list, 4 for each element's length included.
 pub const LIST_LENGTH_MAX: usize = 1 << 20;
+/// Keys that one scan may ask for.
+pub const SCAN_MAX: usize = 1_000;
 /// Requests of one session that may be under way.
 pub const WINDOW: u64 = 128;
 /// Name of the protocol.
@@ -167,6 +169,10 @@ pub(crate) trait StoreFields<'a> {
     fn value(&mut self) -> Result<&'a [u8], MessageError>;
     /// A value, or the mark of none.
     fn optional_value(&mut self) -> Result<Option<&'a [u8]>, MessageError>;
+    /// The end of a range: a key, or the mark of an open end.
+    fn end_key(&mut self) -> Result<Option<&'a [u8]>, MessageError>;
+    /// The limit of a scan.
+    fn scan_limit(&mut self) -> Result<u16, MessageError>;
 }
 
 impl<'a> StoreFields<'a> for FieldReader<'a> {
@@ -197,10 +203,33 @@ impl<'a> StoreFields<'a> for FieldReader<'a> {
         }
         self.value().map(Some)
     }
+
+    #[inline]
+    fn end_key(&mut self) -> Result<Option<&'a [u8]>, MessageError> {
+        let mut ahead = self.clone();
+        if ahead.half("key length")? == OPEN_END {
+            *self = ahead;
+            return Ok(None);
+        }
+        self.key().map(Some)
+    }
+
+    #[inline]
+    fn scan_limit(&mut self) -> Result<u16, MessageError> {
+        let limit = self.half("limit of a scan")?;
+        if limit == 0 || usize::from(limit) > SCAN_MAX {
+            return Err(self.never("limit of a scan", 2, u64::from(limit)));
+        }
+        Ok(limit)
+    }
 }
 
 /// The length that stands for no value.
 pub(crate) const ABSENT: u32 = u32::MAX;
+/// The length that stands for a range without end.
+pub(crate) const OPEN_END: u16 = u16::MAX;
+
+const _: () = assert!(KEY_LENGTH_MAX < OPEN_END as usize && SCAN_MAX <= u16::MAX as usize);
 
 #[cfg(test)]
 mod tests {

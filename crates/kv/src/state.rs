@@ -1,20 +1,37 @@
 //! The state of a store: keys and their values, determined by the log's commands alone.
 
-use crate::answer::{put_absent, put_done, put_list, put_register};
-use crate::message::{Code, LIST_LENGTH_MAX};
+mod state_items;
+mod state_key;
+mod stored_list;
+
+use crate::answer::put_done;
+use crate::message::Code;
 use crate::transaction::{Operation, Operations};
+pub(crate) use state_items::{Item, StateItems, Undo};
 use std::collections::BTreeMap;
+pub(crate) use stored_list::StoredList;
 
 /// Registers and lists by key. Executes transactions one at a time; each takes effect completely or not at all: every change
-/// pushes an undo entry, which is kept until the transaction commits.
+/// pushes an undo entry, which is kept until the transaction commits. (Dropping a changed clone would do as well, but every
+/// transaction would then copy the shared nodes on its way.)
 ///
-/// A list is one buffer of encoded elements, so reading it is one copy. Everything is in memory.
+/// It draws on nothing but its commands: no time, no randomness, no order of a hash table. Everything is in memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoreState {
-    items: BTreeMap<Box<[u8]>, Item>,
-    /// Undo log of the present transaction, oldest change first.
-    undo: Vec<Undo>,
+    items: StateItems,
+    /// Undo log of the present transaction, oldest change first, each with the number of its operation.
+    undo: Vec<(u32, Undo)>,
     planted: Planted,
+}
+
+/// The state at one index, unaffected by later commands. Taking one takes constant time at any size. While it is alive, each
+/// change of the state keeps the replaced value and copies a few nodes of the map.
+///
+/// It may be read on any thread. Dropping the last snapshot of an index frees everything that only it holds, which takes
+/// milliseconds when much was overwritten since: drop it in a [`Job`](seatrial_machine::Job), not in a turn.
+#[derive(Clone, Debug)]
+pub(crate) struct StateSnapshot {
+    items: StateItems,
 }
 
 /// The planted bugs that change the execution of transactions.
@@ -32,32 +49,6 @@ pub(crate) struct Base {
     batch: u64,
     count: u32,
     length: usize,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Item {
-    Register(Vec<u8>),
-    List(StoredList),
-}
-
-/// Elements, each as length `u32` and bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct StoredList {
-    count: u32,
-    bytes: Vec<u8>,
-}
-
-/// Undoes one change.
-#[derive(Clone, Debug)]
-enum Undo {
-    /// The key did not exist.
-    Remove,
-    /// The register had this value.
-    Register(Vec<u8>),
-    /// The list had this length.
-    Truncate { count: u32, length: usize },
-    /// The list was this one.
-    List(StoredList),
 }
 
 /// An aborted transaction; it had no effect.
@@ -98,6 +89,23 @@ impl StoreState {
         }
     }
 
+    /// The items.
+    pub(crate) fn items(&self) -> &StateItems {
+        &self.items
+    }
+
+    /// Bytes of all keys, values and encoded lists (4 bytes more per element).
+    pub(crate) fn size(&self) -> u64 {
+        self.items.size()
+    }
+
+    /// The present state, in constant time.
+    pub(crate) fn snapshot(&self) -> StateSnapshot {
+        StateSnapshot {
+            items: self.items.clone(),
+        }
+    }
+
     /// Executes the operations of a request and appends their answers to `answers`. `batch` is the sequence number of the log
     /// block that the request belongs to.
     pub(crate) fn execute(
@@ -106,168 +114,141 @@ impl StoreState {
         batch: u64,
         answers: &mut Vec<u8>,
     ) -> Result<ExecutionEffect, Abort> {
-        self.undo.clear();
+        debug_assert!(self.undo.is_empty());
         for (index, operation) in operations.clone().enumerate() {
+            let index = index as u32;
             let done = match operation {
-                Ok(operation) => self.apply(operation, batch, answers),
+                Ok(operation) => self.execute_one(index, operation, batch, answers),
                 Err(_) => Err(Code::Malformed),
             };
             if let Err(code) = done {
-                self.roll_back(operations);
                 return Err(Abort {
-                    operation: index as u32,
+                    operation: index,
                     code,
-                    is_dirty: !self.undo.is_empty(),
+                    is_dirty: !self.roll_back(operations),
                 });
             }
         }
-        Ok(if self.undo.is_empty() {
+        let effect = if self.undo.is_empty() {
             ExecutionEffect::Read
         } else {
             ExecutionEffect::Change
-        })
+        };
+        // Frees the overwritten values now, not with the next transaction.
+        self.undo.clear();
+        Ok(effect)
     }
 
     /// Executes one operation.
     #[inline]
-    fn apply(
+    fn execute_one(
         &mut self,
+        index: u32,
         operation: Operation<'_>,
         batch: u64,
         answers: &mut Vec<u8>,
     ) -> Result<(), Code> {
-        match operation {
-            Operation::Read { key } => return self.read(key, answers),
-            Operation::Write { key, value } => match self.items.get_mut(key) {
-                Some(Item::Register(held)) => {
-                    let before = std::mem::replace(held, value.to_vec());
-                    self.undo.push(Undo::Register(before));
-                }
-                Some(Item::List(_)) => return Err(Code::WrongKind),
-                None => self.insert(key, Item::Register(value.to_vec())),
-            },
-            Operation::Append { key, value } => self.append(key, value, batch)?,
+        let undo = match operation {
+            Operation::Read { .. } | Operation::Scan { .. } => {
+                return self.items.answer(operation, answers);
+            }
+            Operation::Write { key, value } => Some(self.items.write(key, value)?),
+            Operation::Append { key, value } => Some(self.append(key, value, batch)?),
             Operation::CompareAndSet {
                 key,
                 expected,
                 value,
-            } => match self.items.get_mut(key) {
-                Some(Item::Register(held)) if expected == Some(held.as_slice()) => {
-                    let before = std::mem::replace(held, value.to_vec());
-                    self.undo.push(Undo::Register(before));
+            } => Some(self.items.compare_and_set(key, expected, value)?),
+            Operation::Delete { key } => {
+                if let Some(bases) = &mut self.planted.lost_append {
+                    bases.remove(key);
                 }
-                Some(Item::List(_)) => return Err(Code::WrongKind),
-                None if expected.is_none() => self.insert(key, Item::Register(value.to_vec())),
-                _ => return Err(Code::CompareFailed),
-            },
-        }
+                self.items.delete(key)
+            }
+        };
+        self.undo.extend(undo.map(|undo| (index, undo)));
         put_done(answers);
         Ok(())
     }
 
-    #[inline]
-    fn read(&self, key: &[u8], answers: &mut Vec<u8>) -> Result<(), Code> {
-        let put = match self.items.get(key) {
-            None => {
-                put_absent(answers);
-                Ok(())
+    fn append(&mut self, key: &[u8], value: &[u8], batch: u64) -> Result<Undo, Code> {
+        if self.planted.lost_append.is_none() {
+            return self.items.append(key, value);
+        }
+        let before = self.items.get(key).cloned();
+        if let Some(Item::List(list)) = &before {
+            self.return_to_base(key, list, batch);
+        }
+        match (self.items.append(key, value), before) {
+            (Ok(_), Some(before)) => Ok(Undo::Restore(before)),
+            (Err(code), Some(before)) => {
+                self.items.revert(key, Undo::Restore(before));
+                Err(code)
             }
-            Some(Item::Register(value)) => put_register(answers, value),
-            Some(Item::List(list)) => put_list(answers, list.count, &list.bytes),
-        };
-        put.map_err(|_| Code::AnswerTooLong)
-    }
-
-    fn insert(&mut self, key: &[u8], item: Item) {
-        self.items.insert(key.into(), item);
-        self.undo.push(Undo::Remove);
-    }
-
-    fn append(&mut self, key: &[u8], value: &[u8], batch: u64) -> Result<(), Code> {
-        let Some(item) = self.items.get_mut(key) else {
-            let mut list = StoredList::default();
-            list.push(value);
-            self.insert(key, Item::List(list));
-            return Ok(());
-        };
-        let Item::List(list) = item else {
-            return Err(Code::WrongKind);
-        };
-        if list.bytes.len() + 4 + value.len() > LIST_LENGTH_MAX {
-            return Err(Code::ListFull);
+            (done, None) => done,
         }
-        let (count, length) = (list.count, list.bytes.len());
-        let mut undo = Undo::Truncate { count, length };
-        if let Some(bases) = &mut self.planted.lost_append {
-            undo = Undo::List(list.clone());
-            list.return_to_base(
-                bases.entry(key.into()).or_insert(Base {
-                    batch,
-                    count,
-                    length,
-                }),
-                batch,
-            );
-        }
-        list.push(value);
-        self.undo.push(undo);
-        Ok(())
     }
 
-    /// Undoes the changes of the present transaction, newest first.
-    #[cold]
-    fn roll_back(&mut self, operations: Operations<'_>) {
-        if self.planted.dirty_abort {
+    /// The planted lost append: removes the appends of other transactions of the same group commit.
+    fn return_to_base(&mut self, key: &[u8], list: &StoredList, batch: u64) {
+        let (count, length) = (list.count(), list.length());
+        let present = Base {
+            batch,
+            count,
+            length,
+        };
+        let Some(bases) = &mut self.planted.lost_append else {
             return;
+        };
+        let base = bases.entry(key.into()).or_insert(present);
+        if base.batch != batch {
+            *base = present;
         }
-        let changes = operations
-            .flatten()
-            .filter(|operation| !operation.is_read());
-        let keys: Vec<&[u8]> = changes
-            .take(self.undo.len())
-            .map(|operation| operation.key())
+        // An abort since then may have made the list shorter than its base.
+        if base.length < length {
+            self.items.truncate(key, base.count, base.length);
+        }
+    }
+
+    /// Undoes the changes of the present transaction, newest first. False: they stay (planted).
+    #[cold]
+    fn roll_back(&mut self, operations: Operations<'_>) -> bool {
+        if self.planted.dirty_abort && !self.undo.is_empty() {
+            self.undo.clear();
+            return false;
+        }
+        // Every operation before the failed one has decoded, so the place of a key is the number of its operation.
+        let keys: Vec<&[u8]> = operations
+            .map_while(|operation| operation.ok().map(|operation| operation.key()))
             .collect();
-        for (key, undo) in keys.into_iter().zip(self.undo.drain(..)).rev() {
-            match (undo, self.items.get_mut(key)) {
-                (Undo::Remove, _) => {
-                    self.items.remove(key);
-                }
-                (Undo::Register(before), Some(Item::Register(held))) => *held = before,
-                (Undo::Truncate { count, length }, Some(Item::List(list))) => {
-                    list.truncate(count, length);
-                }
-                (Undo::List(before), Some(Item::List(list))) => *list = before,
-                (undo, item) => unreachable!("{undo:?} does not fit {item:?}"),
-            }
+        for (index, undo) in self.undo.drain(..).rev() {
+            self.items.revert(keys[index as usize], undo);
+        }
+        true
+    }
+}
+
+impl StateItems {
+    /// Adds the answer to a read or scan.
+    #[inline]
+    fn answer(&self, operation: Operation<'_>, answers: &mut Vec<u8>) -> Result<(), Code> {
+        match operation {
+            Operation::Read { key } => self.read(key, answers),
+            Operation::Scan { from, to, limit } => self.scan(from, to, usize::from(limit), answers),
+            _ => Err(Code::Malformed),
         }
     }
 }
 
-impl StoredList {
-    #[inline]
-    fn push(&mut self, value: &[u8]) {
-        self.bytes
-            .extend_from_slice(&(value.len() as u32).to_le_bytes());
-        self.bytes.extend_from_slice(value);
-        self.count += 1;
+impl StateSnapshot {
+    /// The items.
+    pub(crate) fn items(&self) -> &StateItems {
+        &self.items
     }
 
-    fn truncate(&mut self, count: u32, length: usize) {
-        self.count = count;
-        self.bytes.truncate(length);
-    }
-
-    /// The planted lost append: removes the appends of other transactions of the same group commit.
-    fn return_to_base(&mut self, base: &mut Base, batch: u64) {
-        if base.batch == batch {
-            self.truncate(base.count, base.length);
-        } else {
-            *base = Base {
-                batch,
-                count: self.count,
-                length: self.bytes.len(),
-            };
-        }
+    /// Bytes of all keys, values and encoded lists.
+    pub(crate) fn size(&self) -> u64 {
+        self.items.size()
     }
 }
 

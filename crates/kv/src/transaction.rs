@@ -2,7 +2,7 @@
 
 use crate::message::{
     ABSENT, HEADER_LENGTH, KEY_LENGTH_MAX, MESSAGE_LENGTH_MAX, MessageError, MessageHeader,
-    MessageKind, OPERATIONS_MAX, StoreFields, VALUE_LENGTH_MAX,
+    MessageKind, OPEN_END, OPERATIONS_MAX, SCAN_MAX, StoreFields, VALUE_LENGTH_MAX,
 };
 use seatrial_machine::FieldReader;
 
@@ -11,6 +11,8 @@ const READ: u8 = 1;
 const WRITE: u8 = 2;
 const APPEND: u8 = 3;
 const COMPARE_AND_SET: u8 = 4;
+const DELETE: u8 = 5;
+const SCAN: u8 = 6;
 
 /// One operation of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,22 +45,38 @@ pub enum Operation<'a> {
         /// Its new value.
         value: &'a [u8],
     },
+    /// Remove a key, if it exists.
+    Delete {
+        /// The register or list.
+        key: &'a [u8],
+    },
+    /// Read the first keys of a range, in order.
+    Scan {
+        /// The first key of the range.
+        from: &'a [u8],
+        /// The first key after the range; `None`: it has no end.
+        to: Option<&'a [u8]>,
+        /// Number of keys, 1 to [`SCAN_MAX`]; the answer may hold fewer (see [`KeyRange::is_cut`](crate::KeyRange::is_cut)).
+        limit: u16,
+    },
 }
 
 impl<'a> Operation<'a> {
-    /// The key of the operation.
+    /// The key of the operation; the first one of a scan's range.
     pub fn key(&self) -> &'a [u8] {
         match *self {
             Operation::Read { key }
             | Operation::Write { key, .. }
             | Operation::Append { key, .. }
-            | Operation::CompareAndSet { key, .. } => key,
+            | Operation::CompareAndSet { key, .. }
+            | Operation::Delete { key } => key,
+            Operation::Scan { from, .. } => from,
         }
     }
 
-    /// Is it a read?
+    /// Is it a read or scan?
     pub fn is_read(&self) -> bool {
-        matches!(self, Operation::Read { .. })
+        matches!(self, Operation::Read { .. } | Operation::Scan { .. })
     }
 }
 
@@ -74,6 +92,9 @@ pub enum TransactionError {
     /// More than [`OPERATIONS_MAX`] operations.
     #[error("a transaction holds at most {OPERATIONS_MAX} operations")]
     Operations,
+    /// A scan of no key, or of more than [`SCAN_MAX`].
+    #[error("scan of {0} keys, 1 to {SCAN_MAX} are allowed")]
+    ScanLimit(usize),
     /// More than [`MESSAGE_LENGTH_MAX`] bytes in all.
     #[error("transaction of {0} bytes, at most {MESSAGE_LENGTH_MAX} are allowed")]
     Length(usize),
@@ -145,6 +166,35 @@ impl Transaction {
         self.put(COMPARE_AND_SET, key, &[expected, Some(value)])
     }
 
+    /// Removes `key`, if it exists.
+    pub fn delete(&mut self, key: &[u8]) -> Result<(), TransactionError> {
+        self.put(DELETE, key, &[])
+    }
+
+    /// Reads the first `limit` keys of `from..to`, in order; `None`: the range has no end.
+    pub fn scan(
+        &mut self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<(), TransactionError> {
+        if let Some(to) = to
+            && to.len() > KEY_LENGTH_MAX
+        {
+            return Err(TransactionError::KeyLength(to.len()));
+        }
+        if limit == 0 || limit > SCAN_MAX {
+            return Err(TransactionError::ScanLimit(limit));
+        }
+        self.begin(SCAN, from, 4 + to.map_or(0, <[u8]>::len))?;
+        let length = to.map_or(OPEN_END, |to| to.len() as u16);
+        self.message.extend_from_slice(&length.to_le_bytes());
+        self.message.extend_from_slice(to.unwrap_or(&[]));
+        self.message
+            .extend_from_slice(&(limit as u16).to_le_bytes());
+        Ok(())
+    }
+
     /// Encodes one operation; on an error the transaction is unchanged.
     fn put(
         &mut self,
@@ -152,29 +202,35 @@ impl Transaction {
         key: &[u8],
         values: &[Option<&[u8]>],
     ) -> Result<(), TransactionError> {
-        if key.len() > KEY_LENGTH_MAX {
-            return Err(TransactionError::KeyLength(key.len()));
-        }
         let lengths = values.iter().flatten().map(|value| value.len());
         if let Some(length) = lengths.clone().find(|&length| length > VALUE_LENGTH_MAX) {
             return Err(TransactionError::ValueLength(length));
         }
-        if self.len() == OPERATIONS_MAX {
-            return Err(TransactionError::Operations);
-        }
-        let more = 3 + key.len() + 4 * values.len() + lengths.sum::<usize>();
-        if self.message.len() + more > MESSAGE_LENGTH_MAX {
-            return Err(TransactionError::Length(self.message.len() + more));
-        }
-        self.message.push(kind);
-        self.message
-            .extend_from_slice(&(key.len() as u16).to_le_bytes());
-        self.message.extend_from_slice(key);
+        self.begin(kind, key, 4 * values.len() + lengths.sum::<usize>())?;
         for value in values {
             let length = value.map_or(ABSENT, |value| value.len() as u32);
             self.message.extend_from_slice(&length.to_le_bytes());
             self.message.extend_from_slice(value.unwrap_or(&[]));
         }
+        Ok(())
+    }
+
+    /// Encodes kind and key of an operation that `more` bytes follow; on an error the transaction is unchanged.
+    fn begin(&mut self, kind: u8, key: &[u8], more: usize) -> Result<(), TransactionError> {
+        if key.len() > KEY_LENGTH_MAX {
+            return Err(TransactionError::KeyLength(key.len()));
+        }
+        if self.len() == OPERATIONS_MAX {
+            return Err(TransactionError::Operations);
+        }
+        let length = self.message.len() + 3 + key.len() + more;
+        if length > MESSAGE_LENGTH_MAX {
+            return Err(TransactionError::Length(length));
+        }
+        self.message.push(kind);
+        self.message
+            .extend_from_slice(&(key.len() as u16).to_le_bytes());
+        self.message.extend_from_slice(key);
         self.operations += 1;
         Ok(())
     }
@@ -237,6 +293,12 @@ impl<'a> Operations<'a> {
                 expected: self.cursor.optional_value()?,
                 value: self.cursor.value()?,
             },
+            DELETE => Operation::Delete { key },
+            SCAN => Operation::Scan {
+                from: key,
+                to: self.cursor.end_key()?,
+                limit: self.cursor.scan_limit()?,
+            },
             other => {
                 return Err(MessageError::Value {
                     field: "operation",
@@ -280,6 +342,9 @@ mod tests {
         transaction.append(b"list", &[9; 300]).unwrap();
         transaction.compare_and_set(b"b", None, b"1").unwrap();
         transaction.compare_and_set(b"b", Some(b"1"), b"2").unwrap();
+        transaction.delete(b"a").unwrap();
+        transaction.scan(b"a", Some(b"c"), 1).unwrap();
+        transaction.scan(b"", None, SCAN_MAX).unwrap();
         let operations: Vec<Operation<'_>> = transaction.operations().map(Result::unwrap).collect();
         let expected = [
             Operation::Read { key: b"a" },
@@ -301,6 +366,17 @@ mod tests {
                 expected: Some(b"1"),
                 value: b"2",
             },
+            Operation::Delete { key: b"a" },
+            Operation::Scan {
+                from: b"a",
+                to: Some(b"c"),
+                limit: 1,
+            },
+            Operation::Scan {
+                from: b"",
+                to: None,
+                limit: SCAN_MAX as u16,
+            },
         ];
         assert_eq!(operations, expected);
     }
@@ -318,6 +394,12 @@ mod tests {
             .compare_and_set(b"a", Some(&value), b"")
             .unwrap_err();
         assert_eq!(error, TransactionError::ValueLength(VALUE_LENGTH_MAX + 1));
+        for limit in [0, SCAN_MAX + 1] {
+            let error = transaction.scan(b"a", None, limit).unwrap_err();
+            assert_eq!(error, TransactionError::ScanLimit(limit));
+        }
+        let error = transaction.scan(b"a", Some(&key), 1).unwrap_err();
+        assert_eq!(error, TransactionError::KeyLength(KEY_LENGTH_MAX + 1));
         assert_eq!(transaction, before);
         let mut long = Transaction::new();
         while long.write(b"a", &value[..VALUE_LENGTH_MAX]).is_ok() {}
@@ -349,6 +431,9 @@ mod tests {
                 let value = vec![1; rng.index(20)];
                 transaction.append(b"k", &value).unwrap();
                 transaction.compare_and_set(b"k", None, &value).unwrap();
+                transaction.delete(b"k").unwrap();
+                transaction.scan(b"k", None, 7).unwrap();
+                transaction.scan(b"k", Some(b"l"), 7).unwrap();
             }
             let count = transaction.operations + rng.below(2) as u16;
             let mut message = transaction.into_message(1, 1);

@@ -24,9 +24,12 @@ pub(crate) fn check(root: &Path, tree: &Tree) -> Vec<Finding> {
 }
 
 fn compare(metadata: &str, deny: &str) -> Vec<Finding> {
-    let allowed = allowed(deny);
+    let everywhere = allowed(deny);
+    let exceptions = exceptions(deny);
     let mut findings = Vec::new();
     for (name, licence) in licences(metadata) {
+        let mut allowed = everywhere.clone();
+        allowed.extend(exceptions.iter().filter(|it| it.0 == name).map(|it| it.1));
         if !is_met(licence, &allowed) {
             let what = format!(
                 "{name} has the licence {licence:?}, which [licenses] allow does not meet; do without the crate, or decide"
@@ -42,6 +45,16 @@ fn allowed(deny: &str) -> Vec<&str> {
     let list = deny.split_once("\nallow = [").map_or("", |part| part.1);
     let list = list.split_once(']').map_or("", |part| part.0);
     list.split('"').skip(1).step_by(2).collect()
+}
+
+/// Crate and licence of each line `{ crate = "…", allow = ["…"] }`.
+fn exceptions(deny: &str) -> Vec<(&str, &str)> {
+    let lines = deny.lines().filter_map(|line| {
+        let rest = line.trim().strip_prefix("{ crate = \"")?;
+        let (name, rest) = rest.split_once("\", allow = [\"")?;
+        Some((name, rest.split_once("\"]")?.0))
+    });
+    lines.collect()
 }
 
 /// Name and licence expression of each package; no licence is the empty one.
@@ -83,14 +96,17 @@ mod tests {
             package("bound", "\"MIT AND GPL-3.0\""),
             package("old", "\"MIT/Apache-2.0\""),
             package("none", "null"),
+            package("excepted", "\"MPL-2.0+\""),
+            package("other", "\"MPL-2.0+\""),
         ];
-        let deny = "[licenses]\nallow = [\"MIT\", \"Unicode-3.0\"]\n";
+        let deny = "[licenses]\nallow = [\"MIT\", \"Unicode-3.0\"]\nexceptions = [\n    \
+                    { crate = \"excepted\", allow = [\"MPL-2.0+\"] },\n]\n";
         let found = compare(&metadata.concat(), deny);
         let names: Vec<&str> = found
             .iter()
             .map(|finding| finding.text.split(' ').next().unwrap())
             .collect();
-        assert_eq!(names, ["bound", "none"]);
+        assert_eq!(names, ["bound", "none", "other"]);
         assert_eq!(found[0].file, DENY);
     }
 }

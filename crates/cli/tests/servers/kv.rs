@@ -4,9 +4,7 @@ use super::process::{Latencies, Server};
 use super::scratch::Scratch;
 use super::{ATTACK, assert_served, has_sockets, wire};
 use seatrial_host::Protocol;
-use seatrial_kv::message::{
-    self, MESSAGE_LENGTH_MAX, MessageHeader, MessageKind, VALUE_LENGTH_MAX,
-};
+use seatrial_kv::message::{self, MESSAGE_LENGTH_MAX, MessageHeader, MessageKind};
 use seatrial_kv::{Failure, Outcome, Transaction};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -85,9 +83,7 @@ fn fill(address: SocketAddr) {
     let mut session = Session::open(address).unwrap();
     for _ in 0..15 {
         let mut transaction = Transaction::new();
-        transaction
-            .append(b"long", &vec![7; VALUE_LENGTH_MAX])
-            .unwrap();
+        transaction.append(b"long", &vec![7; 64 << 10]).unwrap();
         let outcome = session.ask(&transaction).unwrap();
         assert!(matches!(outcome, Outcome::Ok(_)), "{outcome:?}");
     }

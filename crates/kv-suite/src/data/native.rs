@@ -100,6 +100,7 @@ fn answered(op: &Op, answers: &Answers) -> Result<Value, String> {
                 Answer::Register(bytes) => Value::Int(number(bytes)?),
                 Answer::Done => (**value).clone(),
                 Answer::List(_) => return Err(format!("{key} holds a list, not a register")),
+                Answer::Range(_) => return Err(format!("a range was answered for {key}")),
             };
             Ok(Value::Keyed(key.clone(), Arc::new(value)))
         }
@@ -119,7 +120,9 @@ fn seen(mop: &Mop, answer: &Answer<'_>) -> Result<Mop, String> {
             let elements: Result<Arc<[i64]>, String> = list.iter().map(number).collect();
             Observed::List(elements?)
         }
-        Answer::Done => return Err(format!("a read of {key} answered with nothing read")),
+        Answer::Done | Answer::Range(_) => {
+            return Err(format!("a read of {key} answered with nothing read"));
+        }
     };
     Ok(Mop::Read {
         key: key.clone(),

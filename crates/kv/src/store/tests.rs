@@ -165,6 +165,7 @@ fn show(outcome: &Outcome) -> String {
                 let elements: Vec<String> = list.iter().map(text).collect();
                 format!("[{}]", elements.join(" "))
             }
+            Answer::Range(range) => panic!("{range:?}"),
         })
         .collect();
     shown.join(", ")
@@ -301,7 +302,7 @@ fn a_full_queue_refuses_for_good() {
 #[test]
 fn full_memory_refuses_too() {
     let (mut bench, session) = Bench::ready(StoreOptions::default());
-    let value = vec![b'x'; crate::message::VALUE_LENGTH_MAX];
+    let value = vec![b'x'; 64 << 10];
     let (mut writes, mut appends) = (Transaction::new(), Transaction::new());
     for index in 0..15 {
         writes.write(&[b'r', index], &value).unwrap();
