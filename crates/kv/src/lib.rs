@@ -31,8 +31,9 @@
 //!
 //! # Reading order
 //!
-//! `store.rs` (the server's loop), `state.rs` (execution), `log.rs` (group commit), `boot.rs` (recovery), `session.rs` (no
-//! request is executed twice), `client.rs`, `message.rs`.
+//! `store.rs` (the server's loop), `state.rs` (execution), `state/state_items.rs` (the persistent map), `state/request.rs`
+//! (whole requests), `session.rs` (no request is executed twice, in the replicated state), `log.rs` (group commit), `boot.rs`
+//! (recovery), `client.rs`, `message.rs`.
 //!
 //! # What is absent
 //!
@@ -48,8 +49,9 @@ mod client;
 mod log;
 pub mod message;
 mod outcome;
+#[allow(dead_code, reason = "for the replica")]
 mod session;
-#[allow(dead_code, reason = "snapshots are for the replica")]
+#[allow(dead_code, reason = "for the replica")]
 mod state;
 mod store;
 mod transaction;

@@ -1,12 +1,16 @@
 //! The state of a store: keys and their values, determined by the log's commands alone.
 
+mod request;
 mod state_items;
 mod state_key;
 mod stored_list;
 
 use crate::answer::put_done;
 use crate::message::Code;
+use crate::session::Sessions;
 use crate::transaction::{Operation, Operations};
+#[allow(unused_imports, reason = "for the replica")]
+pub(crate) use request::AppliedRequest;
 pub(crate) use state_items::{Item, StateItems, Undo};
 use std::collections::BTreeMap;
 pub(crate) use stored_list::StoredList;
@@ -19,6 +23,9 @@ pub(crate) use stored_list::StoredList;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoreState {
     items: StateItems,
+    sessions: Sessions,
+    /// Answers of the present request, kept for its memory.
+    answers: Vec<u8>,
     /// Undo log of the present transaction, oldest change first, each with the number of its operation.
     undo: Vec<(u32, Undo)>,
     planted: Planted,
@@ -32,6 +39,7 @@ pub(crate) struct StoreState {
 #[derive(Clone, Debug)]
 pub(crate) struct StateSnapshot {
     items: StateItems,
+    sessions: Sessions,
 }
 
 /// The planted bugs that change the execution of transactions.
@@ -89,9 +97,28 @@ impl StoreState {
         }
     }
 
+    /// The state of a checkpoint, without planted bugs.
+    pub(crate) fn restore(items: StateItems, sessions: Sessions) -> StoreState {
+        StoreState {
+            items,
+            sessions,
+            ..StoreState::default()
+        }
+    }
+
+    /// Plants bugs.
+    pub(crate) fn plant(&mut self, planted: Planted) {
+        self.planted = planted;
+    }
+
     /// The items.
     pub(crate) fn items(&self) -> &StateItems {
         &self.items
+    }
+
+    /// The sessions, which commands open and close.
+    pub(crate) fn sessions(&mut self) -> &mut Sessions {
+        &mut self.sessions
     }
 
     /// Bytes of all keys, values and encoded lists (4 bytes more per element).
@@ -103,6 +130,7 @@ impl StoreState {
     pub(crate) fn snapshot(&self) -> StateSnapshot {
         StateSnapshot {
             items: self.items.clone(),
+            sessions: self.sessions.clone(),
         }
     }
 
@@ -244,6 +272,11 @@ impl StateSnapshot {
     /// The items.
     pub(crate) fn items(&self) -> &StateItems {
         &self.items
+    }
+
+    /// The sessions.
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
     }
 
     /// Bytes of all keys, values and encoded lists.

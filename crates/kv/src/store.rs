@@ -1,5 +1,7 @@
 //! The store: the server of the key-value protocol.
 
+mod incarnation_sessions;
+
 use crate::boot::{self, BootError, BootReport, LogReplay};
 use crate::bug::Bug;
 use crate::log::{BOOT, COMMAND, Log};
@@ -8,9 +10,10 @@ use crate::message::{
     WINDOW,
 };
 use crate::outcome::Outcome;
-use crate::session::{Admission, Sessions};
+use crate::session::Admission;
 use crate::state::{Abort, ExecutionEffect, Planted, StoreState};
 use crate::transaction::{Operations, Transaction};
+use incarnation_sessions::IncarnationSessions;
 use seatrial_machine::{Disk, Input, LogName, Machine, NodeId, Output, Ticket, Time};
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -60,7 +63,7 @@ pub struct Store {
     options: StoreOptions,
     state: StoreState,
     log: Log,
-    sessions: Sessions,
+    sessions: IncarnationSessions,
     waiting: VecDeque<WaitingReply>,
     waiting_length: usize,
     /// Bytes of long waiting replies, by endpoint.
@@ -121,7 +124,7 @@ impl Store {
         log.push(BOOT, &boot::record(report.incarnation));
         let (max, idle_min) = (options.sessions_max, options.session_idle_min);
         let store = Store {
-            sessions: Sessions::new(report.incarnation, max, idle_min),
+            sessions: IncarnationSessions::new(report.incarnation, max, idle_min),
             options,
             state,
             log,
@@ -190,7 +193,7 @@ impl Store {
         out: &mut Vec<Output<Outcome>>,
     ) {
         let refusal = match self.sessions.admit(header.first, header.second, now) {
-            Admission::Repeated => return,
+            Admission::Repeated(_) => return,
             Admission::UnknownSession => Some(Code::WrongSession),
             Admission::First if self.is_overloaded(bytes.len()) || self.has_its_share(from) => {
                 Some(Code::Overloaded)
