@@ -32,19 +32,21 @@
 //! # Reading order
 //!
 //! `store.rs` (the server's loop), `state.rs` (execution), `state/state_items.rs` (the persistent map), `state/request.rs`
-//! (whole requests), `session.rs` (no request is executed twice, in the replicated state), `log.rs` (group commit), `boot.rs`
-//! (recovery), `client.rs`, `message.rs`.
+//! (whole requests), `session.rs` (no request is executed twice, in the replicated state), `checkpoint.rs` (files of a state:
+//! `docs/formats/kv-checkpoint.md`), `log.rs` (group commit), `boot.rs` (recovery), `client.rs`, `message.rs`.
 //!
 //! # What is absent
 //!
 //! - No reply before everything that it depends on is durable. (The planted [`Bug::AckBeforeAppend`] breaks this.)
 //! - No second execution of a request, and no retry: a request without a reply is [`Outcome::Unknown`].
 //! - No clock, socket or file: [`Store`] and [`Client`] are machines.
-//! - No replication and no checkpoint: one node, whose recovery replays its whole log.
+//! - No replication: one node, whose recovery replays its whole log. Checkpoints are written and read by no server yet.
 
 mod answer;
 mod boot;
 mod bug;
+#[allow(dead_code, unused_imports, reason = "for the replica")]
+mod checkpoint;
 mod client;
 mod log;
 pub mod message;
@@ -59,6 +61,9 @@ mod transaction;
 pub use answer::{Answer, Answers, Elements, KeyRange, List};
 pub use boot::{BootError, BootReport};
 pub use bug::Bug;
+pub use checkpoint::{
+    CheckpointDiff, CheckpointError, CheckpointSummary, DiffError, KeyDifference, diff_checkpoints,
+};
 pub use client::{Client, ClientOptions};
 pub use log::BATCH;
 pub use outcome::{Doubt, Failure, Outcome};

@@ -12,6 +12,7 @@ use crate::transaction::{Operation, Operations};
 #[allow(unused_imports, reason = "for the replica")]
 pub(crate) use request::AppliedRequest;
 pub(crate) use state_items::{Item, StateItems, Undo};
+pub(crate) use state_key::StateKey;
 use std::collections::BTreeMap;
 pub(crate) use stored_list::StoredList;
 
