@@ -1,7 +1,7 @@
 //! Checkpoint files: the state at one index, byte-identical for equal states. Byte map in `docs/formats/kv-checkpoint.md`.
 //!
-//! [`CheckpointWriter`] turns a snapshot into the bytes of the file, some at a time; [`CheckpointReader`] turns the bytes back
-//! into a state, however they are cut; [`diff_checkpoints`] compares two files.
+//! [`CheckpointWriter`] turns a snapshot into the bytes of the file, some at a time, or the changes since an older one;
+//! [`CheckpointReader`] turns the bytes back into a state, however they are cut; [`diff_checkpoints`] compares two files.
 
 mod diff;
 mod file_parser;

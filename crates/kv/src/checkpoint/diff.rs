@@ -2,6 +2,7 @@
 
 use super::file_parser::{CheckpointParser, CheckpointSink};
 use super::file_writer::{DigestStream, digest_of};
+use super::format::HEADER;
 use super::{CheckpointError, CheckpointHead};
 use crate::session::Sessions;
 use seatrial_machine::Disk;
@@ -152,7 +153,7 @@ impl KeyStream<'_> {
             disk,
             offset: 0,
             buffer: Vec::new(),
-            parser: CheckpointParser::new(KeyDigests::default()),
+            parser: CheckpointParser::new(HEADER, KeyDigests::default()),
         }
     }
 
@@ -202,27 +203,29 @@ impl KeyStream<'_> {
 }
 
 impl CheckpointSink for KeyDigests {
-    fn register(&mut self, key: &[u8], value: &[u8]) {
+    fn register(&mut self, key: &[u8], value: &[u8]) -> Result<(), &'static str> {
         self.keys.push_back(KeyDigest {
             key: key.to_vec(),
             is_list: false,
             digest: digest_of(value),
         });
+        Ok(())
     }
 
     fn list(&mut self, key: &[u8]) {
         self.list = Some((key.to_vec(), DigestStream::new()));
     }
 
-    fn element(&mut self, value: &[u8]) {
+    fn element(&mut self, value: &[u8]) -> Result<(), &'static str> {
         if let Some((_, digest)) = &mut self.list {
             // With the lengths, so that elements that are cut differently differ.
             digest.write(&(value.len() as u32).to_le_bytes());
             digest.write(value);
         }
+        Ok(())
     }
 
-    fn end_list(&mut self) {
+    fn end_list(&mut self) -> Result<(), &'static str> {
         if let Some((key, digest)) = self.list.take() {
             self.keys.push_back(KeyDigest {
                 key,
@@ -230,5 +233,6 @@ impl CheckpointSink for KeyDigests {
                 digest: digest.finish(),
             });
         }
+        Ok(())
     }
 }

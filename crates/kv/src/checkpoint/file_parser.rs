@@ -2,7 +2,8 @@
 
 use super::file_writer::DigestStream;
 use super::format::{
-    FileHead, FileRoot, HEADER, ROOT, ROOT_FIELDS_LENGTH, SESSIONS, SLICE, payload_length_max,
+    DELTA, FileHead, FileRoot, HEADER, ROOT, ROOT_FIELDS_LENGTH, SESSIONS, SLICE,
+    payload_length_max,
 };
 use super::slice_parser::{SliceParser, check_end, check_start, session};
 use super::{CheckpointError, CheckpointMark};
@@ -11,16 +12,29 @@ use crate::session::Sessions;
 use seatrial_blocks::{BlockHeader, BlockKind, Defect, HEADER_LENGTH, block, crc32c};
 use seatrial_machine::FieldReader;
 
-/// Gets the contents of a file, in order. A list comes as one `list`, its elements, and one `end_list`.
+/// Gets the contents of a file, in order. A list comes as one `list` or `appended`, its elements, and one `end_list`. An error
+/// refuses the file.
 pub(super) trait CheckpointSink {
+    /// The header.
+    fn head(&mut self, _head: &FileHead) -> Result<(), &'static str> {
+        Ok(())
+    }
     /// A register.
-    fn register(&mut self, key: &[u8], value: &[u8]);
+    fn register(&mut self, key: &[u8], value: &[u8]) -> Result<(), &'static str>;
     /// A list begins.
     fn list(&mut self, key: &[u8]);
     /// The next element of the list.
-    fn element(&mut self, value: &[u8]);
+    fn element(&mut self, value: &[u8]) -> Result<(), &'static str>;
     /// The list is complete.
-    fn end_list(&mut self);
+    fn end_list(&mut self) -> Result<(), &'static str>;
+    /// A key is removed.
+    fn removed(&mut self, _key: &[u8]) -> Result<(), &'static str> {
+        Err("a change in a file of a whole state")
+    }
+    /// Elements for the end of a list begin.
+    fn appended(&mut self, _key: &[u8]) -> Result<(), &'static str> {
+        Err("a change in a file of a whole state")
+    }
 }
 
 /// Takes the bytes of a file with any cuts. It holds at most one block (1.3 MiB) that is not complete, the last key, 4 bytes per
@@ -31,6 +45,8 @@ pub(super) trait CheckpointSink {
 #[derive(Debug)]
 pub(super) struct CheckpointParser<S> {
     sink: S,
+    /// The kind of the first block.
+    header_kind: BlockKind,
     /// The beginning of a block.
     partial: Vec<u8>,
     /// Offset and number of the next block.
@@ -78,9 +94,11 @@ pub(super) struct ParsedFile<S> {
 }
 
 impl<S: CheckpointSink> CheckpointParser<S> {
-    pub(super) fn new(sink: S) -> CheckpointParser<S> {
+    /// For a file that begins with this kind of block, [`HEADER`] or [`DELTA`].
+    pub(super) fn new(header_kind: BlockKind, sink: S) -> CheckpointParser<S> {
         CheckpointParser {
             sink,
+            header_kind,
             partial: Vec::new(),
             offset: 0,
             sequence: 0,
@@ -192,7 +210,7 @@ impl<S: CheckpointSink> CheckpointParser<S> {
     /// The kind of the next block.
     fn expected_kind(&self) -> Option<BlockKind> {
         match &self.head {
-            None => Some(HEADER),
+            None => Some(self.header_kind),
             Some(_) if self.mark.is_some() => None,
             Some(head) if !self.slices.is_complete(head) => Some(SLICE),
             Some(head) if self.sessions.len() < head.sessions as usize => Some(SESSIONS),
@@ -253,7 +271,7 @@ impl<S: CheckpointSink> CheckpointParser<S> {
             self.digest.write(block);
         }
         let done = match header.kind {
-            HEADER => self.header(payload),
+            HEADER | DELTA => self.header(payload),
             SLICE => self.slice(payload),
             SESSIONS => self.session_block(payload),
             _ => self.read_root(payload, block.len() as u64),
@@ -271,11 +289,13 @@ impl<S: CheckpointSink> CheckpointParser<S> {
     }
 
     fn header(&mut self, payload: &[u8]) -> Result<(), PayloadError> {
-        let head = FileHead::decode(payload).map_err(field_error)?;
+        let head = FileHead::decode(self.header_kind, payload).map_err(field_error)?;
         self.sessions = Sessions::restore(head.next_session, head.clock);
         if head.keys == 0 && head.size > 0 {
             return Err((0, "a size without keys".into()));
         }
+        let done = self.sink.head(&head);
+        done.map_err(|problem| (0, problem.into()))?;
         self.head = Some(head);
         Ok(())
     }

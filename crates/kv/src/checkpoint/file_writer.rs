@@ -1,8 +1,8 @@
 //! From a snapshot to the bytes of a checkpoint.
 
 use super::format::{
-    FileHead, FileRoot, HEADER, LIST, LIST_REST, OPAQUE_LENGTH_MAX, REGISTER, ROOT, SESSIONS,
-    SLICE, SLICE_LENGTH, payload_length_max,
+    APPENDED, DeltaHead, FileHead, FileRoot, LIST, LIST_REST, OPAQUE_LENGTH_MAX, REGISTER, REMOVED,
+    ROOT, SESSIONS, SLICE, SLICE_LENGTH, payload_length_max,
 };
 use super::{CheckpointHead, CheckpointMark};
 use crate::session::SessionEntry;
@@ -19,6 +19,8 @@ use twox_hash::XxHash3_128;
 pub(crate) struct CheckpointWriter {
     snapshot: StateSnapshot,
     head: CheckpointHead,
+    /// Instead of all items only these.
+    changes: Option<Changes>,
     next: NextBlock,
     /// The last key that was written, completely unless `list` is set.
     key: Option<StateKey>,
@@ -31,6 +33,17 @@ pub(crate) struct CheckpointWriter {
     root: FileRoot,
     checksums: Vec<u32>,
     digest: DigestStream,
+}
+
+/// The changes from an older snapshot to the newer one.
+#[derive(Debug)]
+struct Changes {
+    older: StateSnapshot,
+    delta: DeltaHead,
+    /// All keys that differ, in order.
+    keys: Vec<StateKey>,
+    /// How many of them are written.
+    written: usize,
 }
 
 /// The kind of the next block.
@@ -50,8 +63,22 @@ struct ListCursor {
     chunk: usize,
     /// Offset of the element in it.
     offset: usize,
-    /// Elements before it.
+    /// Elements before it, and their length.
     written: u32,
+    length: usize,
+}
+
+impl ListCursor {
+    /// The place in a longer list where this one ends.
+    fn at_end(list: &StoredList) -> ListCursor {
+        let (chunk, offset) = list.end();
+        ListCursor {
+            chunk,
+            offset,
+            written: list.count(),
+            length: list.length(),
+        }
+    }
 }
 
 /// XXH3-128 of a stream.
@@ -92,6 +119,7 @@ impl CheckpointWriter {
         CheckpointWriter {
             snapshot,
             head,
+            changes: None,
             next: NextBlock::Header,
             key: None,
             list: None,
@@ -107,6 +135,30 @@ impl CheckpointWriter {
             checksums: Vec::new(),
             digest: DigestStream::new(),
         }
+    }
+
+    /// Begins a file of the changes since an older snapshot, whose checkpoint had this index and mark; sessions are written
+    /// whole. Compares the snapshots first, which takes time and memory (40 bytes per key) for the changes only: do it in a job.
+    pub(crate) fn of_changes(
+        snapshot: StateSnapshot,
+        head: CheckpointHead,
+        older: StateSnapshot,
+        (base_index, base): (u64, CheckpointMark),
+    ) -> CheckpointWriter {
+        let keys = snapshot.items().changed_keys(older.items());
+        debug_assert!(keys.is_sorted());
+        let mut writer = CheckpointWriter::new(snapshot, head);
+        writer.changes = Some(Changes {
+            older,
+            delta: DeltaHead {
+                base_index,
+                base_digest: base.digest,
+                records: keys.len() as u64,
+            },
+            keys,
+            written: 0,
+        });
+        writer
     }
 
     /// Bytes of the file so far.
@@ -147,8 +199,9 @@ impl CheckpointWriter {
     fn write_payload(&mut self, out: &mut Vec<u8>, start: usize) -> BlockKind {
         let kind = match self.next {
             NextBlock::Header => {
-                self.file_head().encode(out);
-                HEADER
+                let head = self.file_head();
+                head.encode(out);
+                head.kind()
             }
             NextBlock::Slice => {
                 self.write_slice(out, start);
@@ -196,6 +249,7 @@ impl CheckpointWriter {
             sessions: sessions.len() as u32,
             next_session: sessions.next(),
             clock: sessions.clock(),
+            delta: self.changes.as_ref().map(|changes| changes.delta),
         }
     }
 
@@ -206,7 +260,7 @@ impl CheckpointWriter {
             return;
         }
         self.digest.write(block);
-        if kind != HEADER {
+        if kind == SLICE || kind == SESSIONS {
             // The checksum of the payload, as it is in the block's header.
             let checksum = [block[24], block[25], block[26], block[27]];
             self.checksums.push(u32::from_le_bytes(checksum));
@@ -215,6 +269,9 @@ impl CheckpointWriter {
 
     /// Is there an item, or a part of one, that is not written?
     fn has_items(&self) -> bool {
+        if let Some(changes) = &self.changes {
+            return self.list.is_some() || changes.written < changes.keys.len();
+        }
         let last = self.key.as_ref().map(StateKey::as_slice);
         self.list.is_some() || self.snapshot.items().after(last).next().is_some()
     }
@@ -233,28 +290,47 @@ impl CheckpointWriter {
         if self.list.is_some() || is_full(out) {
             return;
         }
+        if self.changes.is_some() {
+            self.write_changes(out, is_full);
+            return;
+        }
         let last = self.key.take();
         let mut written = None;
         for (key, item) in items.after(last.as_ref().map(StateKey::as_slice)) {
-            match item {
-                Item::Register(value) => {
-                    put_key(out, key, REGISTER);
-                    out.extend_from_slice(&(value.len() as u32).to_le_bytes());
-                    out.extend_from_slice(value);
-                }
-                Item::List(list) => {
-                    put_key(out, key, LIST);
-                    out.extend_from_slice(&list.count().to_le_bytes());
-                    out.extend_from_slice(&(list.length() as u32).to_le_bytes());
-                    self.list = put_elements(out, list, ListCursor::default(), is_full);
-                }
-            }
+            self.list = put_item(out, key, item, is_full);
             written = Some(key);
             if self.list.is_some() || is_full(out) {
                 break;
             }
         }
         self.key = written.map(StateKey::from).or(last);
+    }
+
+    /// Appends changes until the slice is full.
+    fn write_changes(&mut self, out: &mut Vec<u8>, is_full: impl Fn(&Vec<u8>) -> bool + Copy) {
+        let Some(changes) = &mut self.changes else {
+            return;
+        };
+        while let Some(key) = changes.keys.get(changes.written) {
+            let bytes = key.as_slice();
+            let older = changes.older.items().get(bytes);
+            self.list = match (older, self.snapshot.items().get(bytes)) {
+                (_, None) => {
+                    put_key(out, bytes, REMOVED);
+                    None
+                }
+                (Some(Item::List(older)), Some(Item::List(list))) if list.continues(older) => {
+                    put_key(out, bytes, APPENDED);
+                    put_list(out, list, ListCursor::at_end(older), is_full)
+                }
+                (_, Some(item)) => put_item(out, bytes, item, is_full),
+            };
+            self.key = Some(key.clone());
+            changes.written += 1;
+            if self.list.is_some() || is_full(out) {
+                break;
+            }
+        }
     }
 
     /// Appends sessions until the payload has the length of a slice.
@@ -273,6 +349,40 @@ fn put_key(out: &mut Vec<u8>, key: &[u8], record: u8) {
     out.extend_from_slice(&(key.len() as u16).to_le_bytes());
     out.extend_from_slice(key);
     out.push(record);
+}
+
+/// Appends the record of an item. Returns the place in a list that has more elements than fit into the slice.
+fn put_item(
+    out: &mut Vec<u8>,
+    key: &[u8],
+    item: &Item,
+    is_full: impl Fn(&Vec<u8>) -> bool,
+) -> Option<ListCursor> {
+    match item {
+        Item::Register(value) => {
+            put_key(out, key, REGISTER);
+            out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+            out.extend_from_slice(value);
+            None
+        }
+        Item::List(list) => {
+            put_key(out, key, LIST);
+            put_list(out, list, ListCursor::default(), is_full)
+        }
+    }
+}
+
+/// Appends number and length of all elements from `place` on, and as many of them as fit.
+fn put_list(
+    out: &mut Vec<u8>,
+    list: &StoredList,
+    place: ListCursor,
+    is_full: impl Fn(&Vec<u8>) -> bool,
+) -> Option<ListCursor> {
+    let (count, length) = (list.count() - place.written, list.length() - place.length);
+    out.extend_from_slice(&count.to_le_bytes());
+    out.extend_from_slice(&(length as u32).to_le_bytes());
+    put_elements(out, list, place, is_full)
 }
 
 /// Appends number, length and bytes of the elements from `place` on: at least one, until the slice is full. Returns the place
@@ -296,6 +406,7 @@ fn put_elements(
         out.extend_from_slice(element);
         place.written += 1;
         place.offset += element.len();
+        place.length += element.len();
         if place.offset == chunk.len() {
             (place.chunk, place.offset) = (place.chunk + 1, 0);
         }

@@ -6,7 +6,7 @@ use crate::session::{SESSION_REPLIES_LENGTH_MAX, SESSIONS_MAX};
 use seatrial_blocks::BlockKind;
 use seatrial_machine::{FieldReader, Time};
 
-/// The first block: head and counts.
+/// The first block of a file of a whole state: head and counts.
 pub(super) const HEADER: BlockKind = BlockKind(40);
 /// Keys and items, in the order of the keys.
 pub(super) const SLICE: BlockKind = BlockKind(41);
@@ -14,6 +14,9 @@ pub(super) const SLICE: BlockKind = BlockKind(41);
 pub(super) const SESSIONS: BlockKind = BlockKind(42);
 /// The last block: what all others were.
 pub(super) const ROOT: BlockKind = BlockKind(43);
+
+/// The first block of a file of changes: head, counts and base.
+pub(super) const DELTA: BlockKind = BlockKind(44);
 
 /// The version of the format that is written and read.
 pub(super) const FORMAT_VERSION: u32 = 1;
@@ -28,9 +31,15 @@ pub(super) const REGISTER: u8 = 1;
 pub(super) const LIST: u8 = 2;
 /// Record of a further part of a list; the first record of its slice.
 pub(super) const LIST_REST: u8 = 3;
+/// Record of a key that is removed; in files of changes.
+pub(super) const REMOVED: u8 = 4;
+/// Record of elements that are appended to a list; in files of changes.
+pub(super) const APPENDED: u8 = 5;
 
 /// Bytes of the fields of a header that have a fixed length.
 const HEADER_FIELDS_LENGTH: usize = 4 * 4 + 7 * 8;
+/// Bytes of the fields that a file of changes has besides.
+const DELTA_FIELDS_LENGTH: usize = 8 + 16 + 8;
 /// Bytes of a root without checksums.
 pub(super) const ROOT_FIELDS_LENGTH: usize = 3 * 8 + 16;
 /// Bytes of a session without replies.
@@ -40,6 +49,7 @@ const SESSION_FIELDS_LENGTH: usize = 5 * 8 + 16 + 4;
 pub(super) const fn payload_length_max(kind: BlockKind) -> usize {
     match kind {
         HEADER => HEADER_FIELDS_LENGTH + 2 * OPAQUE_LENGTH_MAX,
+        DELTA => HEADER_FIELDS_LENGTH + DELTA_FIELDS_LENGTH + 2 * OPAQUE_LENGTH_MAX,
         // One record, or the head of a list and one element, may follow the last byte below the bound.
         SLICE => SLICE_LENGTH + 32 + KEY_LENGTH_MAX + VALUE_LENGTH_MAX,
         SESSIONS => {
@@ -69,9 +79,32 @@ pub(super) struct FileHead {
     pub(super) next_session: u64,
     /// The latest time of a command.
     pub(super) clock: Time,
+    /// What the file changes, if it does not hold the whole state.
+    pub(super) delta: Option<DeltaHead>,
+}
+
+/// What a file of changes says about itself besides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DeltaHead {
+    /// Index of the checkpoint that it changes.
+    pub(super) base_index: u64,
+    /// Digest of the file of that checkpoint, whole or of changes.
+    pub(super) base_digest: [u8; 16],
+    /// Number of keys that change.
+    pub(super) records: u64,
 }
 
 impl FileHead {
+    /// The kind of the block that holds it.
+    pub(super) fn kind(&self) -> BlockKind {
+        if self.delta.is_some() { DELTA } else { HEADER }
+    }
+
+    /// Number of keys with records in the slices.
+    pub(super) fn records(&self) -> u64 {
+        self.delta.map_or(self.keys, |delta| delta.records)
+    }
+
     /// Appends the payload of a header.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let head = &self.head;
@@ -94,12 +127,17 @@ impl FileHead {
         ] {
             out.extend_from_slice(&long.to_le_bytes());
         }
+        if let Some(delta) = &self.delta {
+            out.extend_from_slice(&delta.base_index.to_le_bytes());
+            out.extend_from_slice(&delta.base_digest);
+            out.extend_from_slice(&delta.records.to_le_bytes());
+        }
         out.extend_from_slice(&head.members);
         out.extend_from_slice(&head.schedule);
     }
 
-    /// Decodes the payload of a header.
-    pub(super) fn decode(payload: &[u8]) -> Result<FileHead, MessageError> {
+    /// Decodes the payload of a header of this kind.
+    pub(super) fn decode(kind: BlockKind, payload: &[u8]) -> Result<FileHead, MessageError> {
         let mut cursor = FieldReader::new(payload);
         let version = cursor.word("format version")?;
         if version != FORMAT_VERSION {
@@ -122,6 +160,10 @@ impl FileHead {
             return Err(cursor.never("next session", 8, 0));
         }
         let clock = Time::from_nanoseconds(cursor.long("clock")?);
+        let delta = match kind {
+            DELTA => Some(DeltaHead::decode(&mut cursor)?),
+            _ => None,
+        };
         let head = CheckpointHead {
             cluster,
             index,
@@ -137,6 +179,20 @@ impl FileHead {
             sessions,
             next_session,
             clock,
+            delta,
+        })
+    }
+}
+
+impl DeltaHead {
+    fn decode(cursor: &mut FieldReader<'_>) -> Result<DeltaHead, MessageError> {
+        let base_index = cursor.long("index of the base")?;
+        let mut base_digest = [0; 16];
+        base_digest.copy_from_slice(cursor.bytes("digest of the base", 16)?);
+        Ok(DeltaHead {
+            base_index,
+            base_digest,
+            records: cursor.long("number of changed keys")?,
         })
     }
 }

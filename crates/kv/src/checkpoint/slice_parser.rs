@@ -1,7 +1,7 @@
 //! The records of slices and blocks of sessions, with the rules of their order and their ends.
 
 use super::file_parser::{CheckpointSink, PayloadError, field_error};
-use super::format::{FileHead, LIST, LIST_REST, REGISTER, SLICE_LENGTH};
+use super::format::{APPENDED, FileHead, LIST, LIST_REST, REGISTER, REMOVED, SLICE_LENGTH};
 use crate::message::{LIST_LENGTH_MAX, MessageError, StoreFields, WINDOW};
 use crate::session::SessionEntry;
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 /// Place in the items of a file: from slice to slice it keeps the last key, what is missing of its list, and two sums.
 #[derive(Debug, Default)]
 pub(super) struct SliceParser {
-    /// Keys so far.
+    /// Keys with records so far.
     keys: u64,
     /// Bytes of keys, values and lists so far.
     size: u64,
@@ -31,7 +31,7 @@ struct MissingElements {
 impl SliceParser {
     /// Are all items of the file read?
     pub(super) fn is_complete(&self, head: &FileHead) -> bool {
-        self.keys == head.keys && self.list.is_none()
+        self.keys == head.records() && self.list.is_none()
     }
 
     /// Reads one slice.
@@ -47,7 +47,8 @@ impl SliceParser {
             self.record(head, &mut cursor, sink)?;
         }
         let is_last = self.is_complete(head);
-        if is_last && self.size != head.size {
+        // The size after changes is known when they are made.
+        if is_last && head.delta.is_none() && self.size != head.size {
             let problem = format!(
                 "the items have {} bytes, the header says {}",
                 self.size, head.size
@@ -72,8 +73,8 @@ impl SliceParser {
             }
             return self.elements(missing, cursor, sink);
         }
-        if self.keys == head.keys {
-            let problem = format!("more than the {} keys of the header", head.keys);
+        if self.keys == head.records() {
+            let problem = format!("more than the {} keys of the header", head.records());
             return Err((place, problem));
         }
         if self.keys > 0 && self.key.as_slice() >= key {
@@ -87,15 +88,19 @@ impl SliceParser {
             REGISTER => {
                 let value = cursor.value().map_err(field_error)?;
                 self.size += value.len() as u64;
-                sink.register(key, value);
-                Ok(())
+                refused(place, sink.register(key, value))
             }
-            LIST => {
+            LIST | APPENDED => {
                 let missing = list_head(cursor).map_err(field_error)?;
                 self.size += u64::from(missing.length);
-                sink.list(key);
+                if record == LIST {
+                    sink.list(key);
+                } else {
+                    refused(place, sink.appended(key))?;
+                }
                 self.elements(missing, cursor, sink)
             }
+            REMOVED => refused(place, sink.removed(key)),
             _ => Err((place, format!("a record of kind {record}"))),
         }
     }
@@ -118,7 +123,8 @@ impl SliceParser {
             if index > 0 {
                 check_start(cursor.offset())?;
             }
-            sink.element(cursor.value().map_err(field_error)?);
+            let element = cursor.value().map_err(field_error)?;
+            refused(cursor.offset(), sink.element(element))?;
         }
         if cursor.offset() - place != length as usize {
             return Err((place, "the elements of a part have another length".into()));
@@ -132,12 +138,17 @@ impl SliceParser {
         }
         self.list = (rest.count > 0).then_some(rest);
         if self.list.is_none() {
-            sink.end_list();
+            refused(place, sink.end_list())?;
         } else if cursor.offset() < SLICE_LENGTH {
             return Err((place, "a list is cut before the slice is full".into()));
         }
         Ok(())
     }
+}
+
+/// An error of the sink at this place.
+fn refused(place: usize, done: Result<(), &'static str>) -> Result<(), PayloadError> {
+    done.map_err(|problem| (place, problem.into()))
 }
 
 fn list_head(cursor: &mut FieldReader<'_>) -> Result<MissingElements, MessageError> {

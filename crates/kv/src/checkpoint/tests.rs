@@ -1,10 +1,12 @@
+mod changes;
+
 use super::*;
 use crate::message::{KEY_LENGTH_MAX, VALUE_LENGTH_MAX};
 use crate::session::{Admission, REPLY_LENGTH_MAX};
 use crate::state::{Item, StoreState};
 use crate::transaction::Transaction;
 use bytes::Bytes;
-use format::{FileRoot, HEADER, ROOT, SESSIONS, SLICE, SLICE_LENGTH};
+use format::{APPENDED, FileRoot, HEADER, REMOVED, ROOT, SESSIONS, SLICE, SLICE_LENGTH};
 use seatrial_blocks::{BlockHeader, BlockKind, HEADER_LENGTH, block};
 use seatrial_machine::{Rng, Time};
 use std::collections::BTreeMap;
@@ -373,6 +375,28 @@ fn split(mut file: &[u8]) -> Vec<(BlockKind, Vec<u8>)> {
     blocks
 }
 
+/// Puts random bytes into the payload of a block other than the root, once or twice.
+fn mutate(blocks: &mut [(BlockKind, Vec<u8>)], rng: &mut Rng) {
+    for _ in 0..=rng.below(2) {
+        let index = rng.index(blocks.len() - 1);
+        let payload = &mut blocks[index].1;
+        match rng.below(4) {
+            0 if !payload.is_empty() => {
+                payload.truncate(rng.index(payload.len()));
+            }
+            1 => {
+                let at = rng.index(payload.len() + 1);
+                payload.insert(at, rng.word() as u8);
+            }
+            _ if !payload.is_empty() => {
+                let at = rng.index(payload.len());
+                payload[at] = *rng.pick(&[0, 1, 2, 3, 5, 255, rng.clone().word() as u8]);
+            }
+            _ => {}
+        }
+    }
+}
+
 /// The file of these blocks with right checksums, numbers and root (unless `keeps_root`): what only someone who knows the
 /// format can forge.
 fn seal(blocks: &[(BlockKind, Vec<u8>)], keeps_root: bool) -> Vec<u8> {
@@ -523,24 +547,7 @@ fn mutated_files_are_refused_or_are_the_file_of_another_state() {
     for seed in 0..6_000 {
         let mut rng = Rng::from_seed(seed);
         let mut blocks = split(&file(&small_state(), &mut rng).0);
-        for _ in 0..=rng.below(2) {
-            let index = rng.index(blocks.len() - 1);
-            let payload = &mut blocks[index].1;
-            match rng.below(4) {
-                0 if !payload.is_empty() => {
-                    payload.truncate(rng.index(payload.len()));
-                }
-                1 => {
-                    let at = rng.index(payload.len() + 1);
-                    payload.insert(at, rng.word() as u8);
-                }
-                _ if !payload.is_empty() => {
-                    let at = rng.index(payload.len());
-                    payload[at] = *rng.pick(&[0, 1, 2, 3, 5, 255, rng.clone().word() as u8]);
-                }
-                _ => {}
-            }
-        }
+        mutate(&mut blocks, &mut rng);
         let forged = seal(&blocks, false);
         let mut reader = CheckpointReader::new();
         let cut = rng.index(forged.len());
@@ -627,7 +634,7 @@ fn a_state_of_more_than_four_gigabytes_has_its_file() {
     let state = StoreState::restore(items, crate::session::Sessions::default());
     assert!(state.size() > 1 << 32);
     let mut writer = CheckpointWriter::new(state.snapshot(), head());
-    let mut parser = file_parser::CheckpointParser::new(CountingSink::default());
+    let mut parser = file_parser::CheckpointParser::new(HEADER, CountingSink::default());
     while let Some(bytes) = writer.next(4 << 20) {
         parser.push(&bytes).unwrap();
     }
@@ -644,15 +651,20 @@ struct CountingSink {
 }
 
 impl file_parser::CheckpointSink for CountingSink {
-    fn register(&mut self, _: &[u8], value: &[u8]) {
+    fn register(&mut self, _: &[u8], value: &[u8]) -> Result<(), &'static str> {
         self.bytes += value.len() as u64;
+        Ok(())
     }
 
     fn list(&mut self, _: &[u8]) {}
 
-    fn element(&mut self, _: &[u8]) {}
+    fn element(&mut self, _: &[u8]) -> Result<(), &'static str> {
+        Ok(())
+    }
 
-    fn end_list(&mut self) {}
+    fn end_list(&mut self) -> Result<(), &'static str> {
+        Ok(())
+    }
 }
 
 #[test]

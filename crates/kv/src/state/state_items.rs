@@ -5,6 +5,7 @@ use super::stored_list::StoredList;
 use crate::answer::{self, TooLong};
 use crate::message::{Code, LIST_LENGTH_MAX};
 use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -83,6 +84,17 @@ impl StateItems {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let range = self.map.range::<_, [u8]>((from, Bound::Unbounded));
         range.map(|(key, item)| (key.as_slice(), item))
+    }
+
+    /// The keys that `older` lacks, or that it has with other contents, or that it has and this state lacks; in order. Nodes
+    /// that both share are skipped: O(changes) if one is a snapshot of the other's past.
+    pub(crate) fn changed_keys(&self, older: &StateItems) -> Vec<StateKey> {
+        let changes = older.map.diff(&self.map).map(|change| match change {
+            DiffItem::Add(key, _)
+            | DiffItem::Remove(key, _)
+            | DiffItem::Update { new: (key, _), .. } => key.clone(),
+        });
+        changes.collect()
     }
 
     /// Adds the item of `key` to the answers.
@@ -197,6 +209,12 @@ impl StateItems {
         Undo::Remove
     }
 
+    /// Writes an item in place of what `key` has.
+    pub(crate) fn replace(&mut self, key: &[u8], item: Item) {
+        self.delete(key);
+        self.insert(key, item);
+    }
+
     /// Returns the list `key` to an earlier count and length.
     pub(crate) fn truncate(&mut self, key: &[u8], count: u32, length: usize) {
         match self.map.get_mut(key) {
@@ -214,10 +232,7 @@ impl StateItems {
             Undo::Remove => {
                 self.delete(key);
             }
-            Undo::Restore(item) => {
-                self.delete(key);
-                self.insert(key, item);
-            }
+            Undo::Restore(item) => self.replace(key, item),
             Undo::Truncate { count, length } => self.truncate(key, count, length),
         }
     }

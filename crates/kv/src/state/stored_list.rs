@@ -37,10 +37,27 @@ impl StoredList {
         complete.chain(std::iter::once(self.incomplete.as_slice()))
     }
 
-    /// The chunk with this number; the one after the last is empty.
+    /// The chunk with this number; the incomplete one for every number after the complete ones.
     pub(crate) fn chunk(&self, number: usize) -> &[u8] {
         let complete = self.complete.get(number);
         complete.map_or(&self.incomplete, |chunk| chunk)
+    }
+
+    /// Where the next element would go: number of the chunk, offset in it.
+    pub(crate) fn end(&self) -> (usize, usize) {
+        (self.complete.len(), self.incomplete.len())
+    }
+
+    /// Does this list begin with all elements of `older`, and have more? Shared chunks are not compared byte by byte.
+    pub(crate) fn continues(&self, older: &StoredList) -> bool {
+        let pairs = older.complete.iter().zip(&self.complete);
+        // Equal elements are in equal chunks, so only the last chunk of the older list can be a part of one here.
+        self.count > older.count
+            && self.complete.len() >= older.complete.len()
+            && pairs.into_iter().all(|(one, other)| one == other)
+            && self
+                .chunk(older.complete.len())
+                .starts_with(&older.incomplete)
     }
 
     /// Adds an element at the end.
