@@ -30,6 +30,7 @@ impl<T: Transitions> Search<'_, T> {
             .max_by_key(|record| (linearized(record), std::cmp::Reverse(*record)))
             .unwrap_or(0);
         let prefix = self.prefix(best);
+        let prefix = self.place_absorbed(prefix);
         self.restore(best);
         let waiting = self.next_completion().unwrap_or_default();
         let entry = waiting as usize;

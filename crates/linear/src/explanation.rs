@@ -384,6 +384,9 @@ impl ExcerptWords<'_> {
             text.push_str("\nNothing that began before its end leads to the state that it needs.");
             return;
         }
+        if self.excerpt.states.is_empty() {
+            return;
+        }
         let states = self.excerpt.states.join(" or ").replace("or it is ", "or ");
         let more = self.excerpt.states_length - self.excerpt.states.len();
         let _ = write!(text, "\nOver all orders, when it must take place {states}");

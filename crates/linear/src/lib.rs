@@ -57,6 +57,7 @@
 //! - `register_zones`: registers with unique values
 //! - `collection_monitor`: collections with unique values, by the crate `monitors`
 //! - `search`, `configurations`, `counterexample`: the search
+//! - `absorption`, `queue_search`, `bisected_counterexample`: contended registers and FIFO queues
 //! - `numbered_states`, `collections`, `text_reads`: states as numbers, of collections, and of appended text
 //! - `essential`: the operations that suffice for a violation
 //! - `explanation`, `order_excerpt`: a violation in words, and its order as data
@@ -73,6 +74,8 @@
 //! - No transactions and no weaker models: these are in the crates `isolation` and `inference`.
 //! - No replay of certificates: the verifier is the crate `verify`.
 
+mod absorption;
+mod bisected_counterexample;
 mod collection_monitor;
 mod collections;
 mod configurations;
@@ -94,6 +97,7 @@ mod object_ranges;
 mod online;
 mod order_excerpt;
 mod proof_draft;
+mod queue_search;
 mod register_array;
 mod register_zones;
 mod search;

@@ -1,16 +1,18 @@
 //! The checker of linearizability.
 
+use crate::bisected_counterexample::bisected_counterexample;
 use crate::collections::expand_takes;
 use crate::essential::essential;
 use crate::explanation::{ActionWords, NONLINEARIZABLE, ViolationExcerpt};
 use crate::gathering::{GatheredHistory, Gathering};
-use crate::model::Model;
+use crate::model::{Action, Model};
 use crate::object::{LinearObject, LinearObjects, ObjectOperation, ValueMarks, key_prefix};
 use crate::object_monitor::{MonitorVerdict, ObjectMonitor};
 use crate::object_ranges::ObjectRanges;
 use crate::online::OnlineObjects;
 use crate::proof_draft::ProofDraft;
-use crate::search::{Bound, Counterexample, Search, SearchResult};
+use crate::queue_search::search_queue;
+use crate::search::{Bound, Counterexample, OrderResult, Search, SearchResult};
 use crate::values::{NumberedValues, ObjectStates};
 use seatrial_checker::{
     Aims, Checked, Checker, Details, Figures, Finding, KeyFigures, KeyResult,
@@ -56,6 +58,8 @@ const CONFIGURATIONS_PER_OPERATION: u64 = 4;
 
 /// Configurations of a search that explains what a monitor refuted.
 const EXPLAINED_MAX: u64 = 20_000;
+/// Configurations of a search over states before one for contended registers, beside those for each operation.
+const CONFIGURATIONS_PLAIN: u64 = 50_000;
 /// Operations of an object that such a search looks at as a whole.
 const EXPLAINED_LENGTH: usize = 2_000;
 
@@ -77,6 +81,44 @@ struct RefutedPart {
     failed: Option<(usize, bool)>,
     /// The entries that a monitor found to have no order.
     core: Option<Vec<u32>>,
+}
+
+/// What makes an object with many concurrent operations hard to search over states, and has a search of its own.
+#[derive(Clone, Copy, Debug)]
+enum Contention {
+    /// Overwrites, most of which nothing reads.
+    Overwrites,
+    /// Concurrent additions to a FIFO queue, whose order shows later.
+    Queue,
+}
+
+impl Contention {
+    fn of(model: Model, entries: &[ObjectOperation]) -> Option<Contention> {
+        let is_simple =
+            |action| matches!(action, Action::Read(_) | Action::Write(_) | Action::Cas(..));
+        match model {
+            Model::FifoQueue => Some(Contention::Queue),
+            // Without appends.
+            Model::Register | Model::CasRegister | Model::KeyValue => entries
+                .iter()
+                .all(|entry| is_simple(entry.action))
+                .then_some(Contention::Overwrites),
+            _ => None,
+        }
+    }
+
+    /// Searches an order of one object; also the number of configurations.
+    fn search(
+        self,
+        entries: &[ObjectOperation],
+        states: &mut ObjectStates<'_>,
+        bound: Bound,
+    ) -> (OrderResult, u64) {
+        match self {
+            Contention::Queue => search_queue(entries, bound),
+            Contention::Overwrites => Search::new(entries, states, bound).absorbing().order(),
+        }
+    }
 }
 
 /// What a thread needs to decide objects, one after another.
@@ -319,8 +361,73 @@ impl Linearizable {
         }
     }
 
-    /// Searches one object.
+    /// Searches one object: where there is a search of contended objects, it follows one that is short.
     fn search(
+        &self,
+        object: &LinearObject,
+        bound: Bound,
+        tally: &mut CheckTally<'_>,
+    ) -> Option<Exhausted> {
+        let Some(contended) = Contention::of(self.model, &object.entries) else {
+            return self.search_states(object, bound, tally);
+        };
+        let few = match contended {
+            Contention::Queue => CONFIGURATIONS_FIRST,
+            Contention::Overwrites => {
+                object.entries.len() as u64 * CONFIGURATIONS_PER_OPERATION + CONFIGURATIONS_PLAIN
+            }
+        };
+        let short = Bound {
+            configurations_max: bound.configurations_max.min(few),
+            ..bound
+        };
+        self.search_states(object, short, tally)?;
+        self.search_contended(contended, object, bound, tally)
+    }
+
+    /// Searches one contended object.
+    fn search_contended(
+        &self,
+        contended: Contention,
+        object: &LinearObject,
+        bound: Bound,
+        tally: &mut CheckTally<'_>,
+    ) -> Option<Exhausted> {
+        let entries = &object.entries;
+        let mut states = ObjectStates::new(self.model, tally.values);
+        let (result, visited) = contended.search(entries, &mut states, bound);
+        tally.configurations += visited;
+        match result {
+            OrderResult::Linearizable(order) => {
+                if let Some(draft) = &mut tally.draft {
+                    draft.add_order(object, order.into_iter().map(|entry| (entry as u32, None)));
+                }
+                None
+            }
+            OrderResult::NotLinearizable => {
+                let order = |part: &[ObjectOperation]| {
+                    let mut states = ObjectStates::new(self.model, tally.values);
+                    contended.search(part, &mut states, bound).0
+                };
+                let counterexample = bisected_counterexample(entries, &mut states, order);
+                if let Some(draft) = &mut tally.draft {
+                    let until = counterexample.prefix.is_some();
+                    let until = until.then(|| entries[counterexample.entry].ret);
+                    draft.add_refuted(object, &[], until);
+                }
+                tally.violation(self.model, object, &counterexample, None, &states);
+                None
+            }
+            OrderResult::Exhausted(bound, linearized) => Some(Exhausted {
+                bound,
+                linearized,
+                visited,
+            }),
+        }
+    }
+
+    /// Searches one object over states.
+    fn search_states(
         &self,
         object: &LinearObject,
         bound: Bound,

@@ -1,5 +1,6 @@
 //! The search for a linearization.
 
+use super::absorption::{ABSORBED, Absorption};
 use super::configurations::ConfigurationTable;
 use super::object::{NEVER, ObjectOperation};
 use super::values::StateId;
@@ -41,6 +42,16 @@ pub(crate) trait Transitions {
         entries.retain(|entry| entry.is_required() || !self.is_read(entry.action));
     }
 
+    /// The only state in which this action is possible, if there is one.
+    fn needed_state(&self, _action: Self::Action) -> Option<StateId> {
+        None
+    }
+
+    /// The state to which this action leads wherever it is possible, if it changes the state.
+    fn resulting_state(&self, _action: Self::Action) -> Option<StateId> {
+        None
+    }
+
     /// Bytes that the states hold.
     fn bytes(&self) -> usize;
 }
@@ -80,6 +91,17 @@ pub(crate) enum SearchResult {
     },
 }
 
+/// The result of a search of one object that returns an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OrderResult {
+    /// A linearization: entries in order.
+    Linearizable(Vec<usize>),
+    /// There is none.
+    NotLinearizable,
+    /// This bound was reached, with this number of certain operations in the longest order.
+    Exhausted(&'static str, usize),
+}
+
 /// The furthest point that any order of operations reaches: why there is no linearization.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counterexample {
@@ -111,10 +133,10 @@ pub(crate) struct Counterexample {
 /// on its effect.
 ///
 /// Its downside: with many operations of unknown outcome the number of configurations is exponential in them, so the
-/// search has a [`Bound`] and may end undecided.
+/// search has a [`Bound`] and may end undecided. [`Search::absorbing`] tries fewer orders of overwrites (`absorption.rs`).
 pub(crate) struct Search<'a, T: Transitions> {
-    entries: &'a [ObjectOperation<T::Action>],
-    values: &'a mut T,
+    pub(crate) entries: &'a [ObjectOperation<T::Action>],
+    pub(crate) values: &'a mut T,
     bound: Bound,
     /// Slots below this hold required operations, the others those of unknown outcome.
     required_slots: usize,
@@ -123,12 +145,15 @@ pub(crate) struct Search<'a, T: Transitions> {
     /// The slot of each entry.
     slots: Vec<u32>,
     /// The entry in each slot at the current event, or [`NONE`].
-    holders: Vec<u32>,
+    pub(crate) holders: Vec<u32>,
     pub(crate) table: ConfigurationTable,
-    /// The current configuration.
+    /// The current configuration. The mask has a bit for each slot whose operation is linearized, and if overwrites are absorbed,
+    /// after these a bit for each slot whose overwrite may be.
     at: usize,
-    state: StateId,
+    pub(crate) state: StateId,
     mask: Vec<u64>,
+    /// If unread overwrites are absorbed: which states are needed later.
+    pub(crate) absorption: Option<Absorption>,
     /// Was the last operation one of unknown outcome on which nothing depends yet?
     bare: bool,
     /// The first operation that needs a state to which no operation leads: no order can pass it.
@@ -202,6 +227,7 @@ impl<'a, T: Transitions> Search<'a, T> {
             at: 0,
             state: 0,
             mask: vec![0; words],
+            absorption: None,
             bare: false,
             unfounded,
             last: (NONE, NONE),
@@ -209,9 +235,30 @@ impl<'a, T: Transitions> Search<'a, T> {
         }
     }
 
+    /// The same search, in which overwrites that nothing reads are absorbed by later ones.
+    pub(crate) fn absorbing(mut self) -> Search<'a, T> {
+        self.absorption = Some(Absorption::new(self.entries, self.values));
+        let words = 2 * self.mask.len();
+        self.mask = vec![0; words];
+        self.table = ConfigurationTable::new(words);
+        self
+    }
+
     /// Searches to the end or to a bound.
     pub(crate) fn run(mut self) -> (SearchResult, u64) {
         let result = self.find();
+        (result, self.table.len())
+    }
+
+    /// The order of a search to the end or to a bound; also the number of configurations.
+    pub(crate) fn order(mut self) -> (OrderResult, u64) {
+        let result = match self.find() {
+            SearchResult::Linearizable => OrderResult::Linearizable(self.linearization()),
+            SearchResult::NotLinearizable(_) => OrderResult::NotLinearizable,
+            SearchResult::Exhausted { bound, linearized } => {
+                OrderResult::Exhausted(bound, linearized)
+            }
+        };
         (result, self.table.len())
     }
 
@@ -224,6 +271,7 @@ impl<'a, T: Transitions> Search<'a, T> {
             self.prefix(parent)
         };
         order.extend(self.replay(parent, via));
+        let order = self.place_absorbed(order);
         order.into_iter().map(|(entry, _)| entry).collect()
     }
 
@@ -292,6 +340,9 @@ impl<'a, T: Transitions> Search<'a, T> {
         if self.bare && self.table.contains(key, false, &self.mask) {
             return None;
         }
+        if !self.can_supply() {
+            return None;
+        }
         let record = self.table.insert(key, self.bare, &self.mask, parent, via)?;
         let first = candidates.len();
         self.add_candidates(candidates);
@@ -304,6 +355,9 @@ impl<'a, T: Transitions> Search<'a, T> {
 
     /// Adds the open operations that must be tried, earliest completion first.
     fn add_candidates(&mut self, candidates: &mut Vec<u32>) {
+        if self.absorption.is_some() {
+            return self.add_absorbing_candidates(candidates);
+        }
         let first = candidates.len();
         for word in 0..self.mask.len() {
             for bit in 0..64 {
@@ -419,7 +473,7 @@ impl<'a, T: Transitions> Search<'a, T> {
         &mut self.holders[self.slots[entry as usize] as usize]
     }
 
-    fn is_linearized(&self, entry: u32) -> bool {
+    pub(crate) fn is_linearized(&self, entry: u32) -> bool {
         let slot = self.slots[entry as usize] as usize;
         (self.mask[slot / 64] >> (slot % 64)) & 1 == 1
     }
@@ -429,8 +483,34 @@ impl<'a, T: Transitions> Search<'a, T> {
         self.mask[slot / 64] ^= 1 << (slot % 64);
     }
 
-    /// Linearizes an open operation next; false if the state does not allow it.
-    fn linearize(&mut self, entry: u32) -> bool {
+    /// May this overwrite be absorbed by one that was linearized after its invocation?
+    pub(crate) fn is_absorbable(&self, entry: u32) -> bool {
+        let slot = self.holders.len() + self.slots[entry as usize] as usize;
+        (self.mask[slot / 64] >> (slot % 64)) & 1 == 1
+    }
+
+    /// Sets whether an overwrite may be absorbed; always not, unless the search does that.
+    pub(crate) fn set_absorbable(&mut self, entry: u32, is_absorbable: bool) {
+        if self.absorption.is_some() {
+            let slot = self.holders.len() + self.slots[entry as usize] as usize;
+            let bit = 1 << (slot % 64);
+            self.mask[slot / 64] &= !bit;
+            self.mask[slot / 64] |= if is_absorbable { bit } else { 0 };
+        }
+    }
+
+    /// Linearizes an open operation next; false if the state does not allow it. One that is [`ABSORBED`] takes effect right
+    /// before the last overwrite, and changes nothing now.
+    fn linearize(&mut self, candidate: u32) -> bool {
+        let entry = candidate & !ABSORBED;
+        if entry != candidate {
+            debug_assert!(self.is_absorbable(entry), "an overwrite followed it");
+            self.flip(entry);
+            if let Some(log) = &mut self.log {
+                log.push((candidate as usize, self.state));
+            }
+            return true;
+        }
         let ObjectOperation { action, .. } = self.entries[entry as usize];
         let Some(state) = self.values.step(self.state, action) else {
             return false;
@@ -440,6 +520,9 @@ impl<'a, T: Transitions> Search<'a, T> {
         self.flip(entry);
         if let Some(log) = &mut self.log {
             log.push((entry as usize, state));
+        }
+        if self.absorption.is_some() && self.values.is_overwrite(action) {
+            self.mark_absorbable(entry);
         }
         true
     }
@@ -459,6 +542,7 @@ impl<'a, T: Transitions> Search<'a, T> {
                     continue;
                 }
                 self.flip(entry);
+                self.set_absorbable(entry, false);
             }
             self.walk_to(self.at + 1);
         }

@@ -517,6 +517,7 @@ fn a_drain_is_many_dequeues() {
 }
 
 mod certificates;
+mod contended;
 mod keys;
 pub(crate) mod register_zones;
 mod sequential;

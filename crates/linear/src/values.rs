@@ -292,6 +292,21 @@ impl Transitions for ObjectStates<'_> {
         state == UNREAD
     }
 
+    fn needed_state(&self, action: Action) -> Option<StateId> {
+        match action {
+            Action::Read(from) | Action::Cas(from, _) => Some(from),
+            _ => None,
+        }
+    }
+
+    fn resulting_state(&self, action: Action) -> Option<StateId> {
+        match action {
+            Action::Write(to) => Some(to),
+            Action::Cas(from, to) if from != to => Some(to),
+            _ => None,
+        }
+    }
+
     /// `None` with appends and the like, since those may lead to any state.
     fn unfounded(&self, entries: &[ObjectOperation]) -> Option<u32> {
         let mut founded: FixedMap<StateId, u32> = FixedMap::default();

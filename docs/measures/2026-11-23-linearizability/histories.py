@@ -1,8 +1,9 @@
 """Histories of one object by concurrent clients, as EDN: histories.py KIND OPERATIONS CLIENTS SEED [wrong].
 
-KIND: cas (reads, writes and compare-and-sets of five values), kv (appends and gets of one key), fifo-queue, stack,
-priority-queue, bag (each element added once). Operations take effect between invocation and completion; with `wrong`,
-one result near the end (90 %) is changed.
+KIND: cas (reads, writes and compare-and-sets of five values), register (reads and writes of five values), kv (appends
+and gets of one key), fifo-queue, stack, priority-queue, bag (each element added once). KIND:N, as in register:20 or
+fifo-queue:3, draws values from N instead. Operations take effect between invocation and completion; with `wrong`, one
+result near the end (90 %) is changed.
 """
 import collections
 import heapq
@@ -11,6 +12,8 @@ import sys
 
 kind, count, clients, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 wrong = len(sys.argv) > 5
+kind, _, values = kind.partition(":")
+values = int(values or 0)
 rng = random.Random(seed)
 ADD, TAKE = {
     "fifo-queue": ("enqueue", "dequeue"),
@@ -26,9 +29,10 @@ if kind in ("fifo-queue", "bag"):
 def begin(process):
     """Function and argument of the next operation."""
     global added
-    if kind == "cas":
-        f = rng.choice(["read", "write", "cas"])
-        argument = {"read": None, "write": rng.randrange(5), "cas": (rng.randrange(5), rng.randrange(5))}[f]
+    if kind in ("cas", "register"):
+        few = values or 5
+        f = rng.choice(["read", "write", "cas"] if kind == "cas" else ["read", "write"])
+        argument = {"read": None, "write": rng.randrange(few), "cas": (rng.randrange(few), rng.randrange(few))}[f]
         return f, argument
     if kind == "kv":
         f = rng.choice(["get", "append"])
@@ -36,6 +40,8 @@ def begin(process):
         return f, None if f == "get" else f"x {process} {added} y"
     if rng.random() < 0.5:
         added += 1
+        if values:
+            return ADD, 1 + rng.randrange(values)
         # Priorities in no order.
         return ADD, added if kind != "priority-queue" else added * 7919 % 1_000_003
     return TAKE, None
@@ -83,7 +89,7 @@ def edn(one):
 def line(process, type_, f, one):
     if kind == "kv":
         return '{:process %d, :type :%s, :f :%s, :key "0", :value %s}' % (process, type_, f, edn(one))
-    one = "[0 %s]" % edn(one) if kind == "cas" else edn(one)
+    one = "[0 %s]" % edn(one) if kind in ("cas", "register") else edn(one)
     return "{:process %d :type :%s :f :%s :value %s}" % (process, type_, f, one)
 
 
@@ -110,7 +116,8 @@ while done < count:
             place = rng.choice([at for at, letter in enumerate(result) if letter.isdigit()])
             result = result[:place] + str((int(result[place]) + 1) % 10) + result[place + 1:]
         else:
-            result = (result + 1) % 5 if kind == "cas" else result + 1
+            few = values or 5
+            result = (result + 1) % few if kind in ("cas", "register") else result % values + 1 if values else result + 1
         wrong = False
     out.append(line(process, type_, one[0], result))
     if len(out) > 100_000:
