@@ -83,8 +83,8 @@ pub fn diff_checkpoints(
     loop {
         one.fill().map_err(DiffError::First)?;
         two.fill().map_err(DiffError::Second)?;
-        let (ahead, behind) = (one.keys().front(), two.keys().front());
-        let difference = match (ahead, behind) {
+        let (from_first, from_second) = (one.keys().front(), two.keys().front());
+        let difference = match (from_first, from_second) {
             (None, None) => break,
             (Some(_), None) => Some(KeyDifference::OnlyFirst),
             (None, Some(_)) => Some(KeyDifference::OnlySecond),
