@@ -176,6 +176,9 @@ pub(crate) struct TestArguments {
 pub(crate) struct SimArguments {
     #[command(flatten)]
     pub(crate) run: RunArguments,
+    /// Number of nodes [default: the suite's, or the plan's].
+    #[arg(long, value_name = "N")]
+    pub(crate) nodes: Option<u32>,
     /// Number of seeds to try [default: 200, or the budget of the planted bug; 20 of a plan, 1 of one with a seed].
     #[arg(long, value_name = "N", conflicts_with = "seed")]
     pub(crate) seeds: Option<u64>,

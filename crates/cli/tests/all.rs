@@ -233,7 +233,8 @@ fn wrong_words_and_wrong_files_are_clear_errors() {
 fn unknown_faults_are_refused_with_the_available_ones() {
     let faults = |words: &str, message: &[&str]| error(&["sim", "kv", "--faults", words], message);
     faults("kill:bridge", &["kill", "bridge", "minority-third"]);
-    faults("membership", &["membership", "2 nodes", "found 1"]);
+    let alone = ["sim", "kv", "--nodes", "1", "--faults", "membership"];
+    error(&alone, &["membership", "2 nodes", "found 1"]);
     faults("partition:majorities-ring", &["4 nodes"]);
     let order = ["test", "kv", "--fault-schedule", "often"];
     error(&order, &["often", "one-at-a-time"]);

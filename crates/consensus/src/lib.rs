@@ -101,7 +101,10 @@ pub use library::Consensus;
 pub use log_entry::{
     ENTRY_LENGTH_MAX, LogEntry, MEMBERS_MAX, MemberChange, Members, Payload, SnapshotMark, Vote,
 };
-pub use peer_codec::{DecodeError, ENTRIES_MAX, MESSAGE_LENGTH_MAX, VERSION, decode, encode};
+pub use peer_codec::{
+    DecodeError, ENTRIES_MAX, MESSAGE_LENGTH_MAX, VERSION, decode, decode_members, encode,
+    encode_members,
+};
 pub use peer_message::{AppendRejection, Body, LinkNumber, PeerMessage, ReadContext};
 pub use ready::{
     CheckpointOffer, Committed, ConsensusStopped, Fetch, MemberStatus, Persist, ReadGrant, Ready,

@@ -30,6 +30,7 @@ use raft::{
 };
 use seatrial_machine::{NodeId, Rng, Ticket, Time, panic_text};
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 use translate::{
@@ -90,6 +91,13 @@ struct Unsynced {
     up_to: u64,
     install: Option<SnapshotMark>,
     held: Vec<RaftMessage>,
+}
+
+impl<L: EntryLog> fmt::Debug for Consensus<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let node = self.config.node;
+        write!(f, "Consensus({node}, applied {})", self.reported)
+    }
 }
 
 impl<L: EntryLog> Consensus<L> {

@@ -5,7 +5,7 @@ use seatrial_machine::NodeId;
 use std::collections::BTreeSet;
 
 /// Bound of the bytes of one proposed entry.
-pub const ENTRY_LENGTH_MAX: usize = 4 << 20;
+pub const ENTRY_LENGTH_MAX: usize = (4 << 20) + 1_024;
 /// Bound of the nodes in each list of a [`Members`], and of the changes in one membership entry.
 pub const MEMBERS_MAX: usize = 64;
 

@@ -276,7 +276,10 @@ fn put_entry(bytes: &mut Vec<u8>, entry: &LogEntry) {
 fn put_mark(bytes: &mut Vec<u8>, mark: &SnapshotMark) {
     put(bytes, &[mark.index, mark.term, mark.length]);
     bytes.extend_from_slice(&mark.digest);
-    let members = &mark.members;
+    put_members(bytes, &mark.members);
+}
+
+fn put_members(bytes: &mut Vec<u8>, members: &Members) {
     for nodes in [
         &members.voters,
         &members.learners,
@@ -288,6 +291,32 @@ fn put_mark(bytes: &mut Vec<u8>, mark: &SnapshotMark) {
             bytes.extend_from_slice(&node.number().to_le_bytes());
         }
     }
+}
+
+/// The bytes of a membership, for checkpoints: equal for equal memberships.
+pub fn encode_members(members: &Members) -> Vec<u8> {
+    let mut bytes = vec![u8::from(members.auto_leave)];
+    put_members(&mut bytes, members);
+    bytes
+}
+
+/// The membership of these bytes. Total: any bytes are a valid membership or an error.
+pub fn decode_members(bytes: &[u8]) -> Result<Members, DecodeError> {
+    let bytes = Bytes::copy_from_slice(bytes);
+    let mut fields = PeerFields {
+        bytes: &bytes,
+        at: 0,
+    };
+    let auto_leave = match fields.u8()? {
+        0 => false,
+        1 => true,
+        _ => return Err(DecodeError::Field("membership")),
+    };
+    let members = fields.members(auto_leave)?;
+    if fields.at != bytes.len() {
+        return Err(DecodeError::Length(bytes.len()));
+    }
+    Ok(members)
 }
 
 /// Five bytes a change: what, and which node.
@@ -448,6 +477,17 @@ impl PeerFields<'_> {
     fn mark(&mut self, auto_leave: bool) -> Result<SnapshotMark, DecodeError> {
         let (index, term, length) = (self.u64()?, self.u64()?, self.u64()?);
         let digest = self.array()?;
+        let members = self.members(auto_leave)?;
+        Ok(SnapshotMark {
+            index,
+            term,
+            members,
+            length,
+            digest,
+        })
+    }
+
+    fn members(&mut self, auto_leave: bool) -> Result<Members, DecodeError> {
         let (voters, learners) = (self.nodes()?, self.nodes()?);
         let (outgoing, learners_next) = (self.nodes()?, self.nodes()?);
         let members = Members {
@@ -460,12 +500,6 @@ impl PeerFields<'_> {
         if !members.is_valid() {
             return Err(DecodeError::Field("membership"));
         }
-        Ok(SnapshotMark {
-            index,
-            term,
-            members,
-            length,
-            digest,
-        })
+        Ok(members)
     }
 }

@@ -34,7 +34,7 @@ enum Execution {
 
 /// The replica that serves snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Replica {
+enum DatabaseReplica {
     /// The store itself.
     Present,
     /// A lagging replica, half of the time.
@@ -50,23 +50,25 @@ impl StoreLevel {
         matches!(execution, Execution::Snapshot { .. } | Execution::Serial)
     }
 
-    fn mechanism(self) -> (Execution, Replica) {
+    fn mechanism(self) -> (Execution, DatabaseReplica) {
         let snapshot = |first_committer_wins| Execution::Snapshot {
             first_committer_wins,
         };
         match self {
-            StoreLevel::ReadUncommitted => (Execution::InPlace, Replica::Present),
-            StoreLevel::ReadCommitted => (Execution::Committed, Replica::Present),
-            StoreLevel::ReadAtomic => (Execution::Untorn, Replica::Present),
-            StoreLevel::Prefix => (snapshot(false), Replica::Lagging),
-            StoreLevel::SnapshotIsolation => (snapshot(true), Replica::Lagging),
+            StoreLevel::ReadUncommitted => (Execution::InPlace, DatabaseReplica::Present),
+            StoreLevel::ReadCommitted => (Execution::Committed, DatabaseReplica::Present),
+            StoreLevel::ReadAtomic => (Execution::Untorn, DatabaseReplica::Present),
+            StoreLevel::Prefix => (snapshot(false), DatabaseReplica::Lagging),
+            StoreLevel::SnapshotIsolation => (snapshot(true), DatabaseReplica::Lagging),
             StoreLevel::StrongSessionSnapshotIsolation => {
-                (snapshot(true), Replica::LaggingInSession)
+                (snapshot(true), DatabaseReplica::LaggingInSession)
             }
-            StoreLevel::StrongSnapshotIsolation => (snapshot(true), Replica::Present),
-            StoreLevel::Serializable => (Execution::Serial, Replica::Lagging),
-            StoreLevel::StrongSessionSerializable => (Execution::Serial, Replica::LaggingInSession),
-            _ => (Execution::Serial, Replica::Present),
+            StoreLevel::StrongSnapshotIsolation => (snapshot(true), DatabaseReplica::Present),
+            StoreLevel::Serializable => (Execution::Serial, DatabaseReplica::Lagging),
+            StoreLevel::StrongSessionSerializable => {
+                (Execution::Serial, DatabaseReplica::LaggingInSession)
+            }
+            _ => (Execution::Serial, DatabaseReplica::Present),
         }
     }
 }
@@ -126,7 +128,7 @@ impl OpenTxn {
 pub(super) struct TxnStore {
     workload: DatabaseWorkload,
     execution: Execution,
-    replica: Replica,
+    replica: DatabaseReplica,
     /// Mean duration of one micro-operation, in nanoseconds.
     micro_operation_ns: u64,
     /// Minimum number of micro-operations of a transaction, and the maximum number of further ones.
@@ -320,12 +322,12 @@ impl TxnStore {
     fn snapshot(&self, running: &OpenTxn, rng: &mut Rng) -> u64 {
         let now = self.store.commits;
         // A retry reads from the store itself: an old snapshot would lose again.
-        if self.replica == Replica::Present || running.attempts > 0 || rng.below(2) == 0 {
+        if self.replica == DatabaseReplica::Present || running.attempts > 0 || rng.below(2) == 0 {
             return now;
         }
         let snapshot = now.saturating_sub(rng.below(LAG_COMMITS_MAX + 1));
         match self.replica {
-            Replica::LaggingInSession => snapshot.max(running.seen),
+            DatabaseReplica::LaggingInSession => snapshot.max(running.seen),
             _ => snapshot,
         }
     }

@@ -100,6 +100,9 @@ pub enum HostError {
     /// The system refuses a thread.
     #[error("no thread for the disk: {0}")]
     Thread(io::Error),
+    /// The machine stopped itself ([`Output::Stop`]).
+    #[error("the machine stopped: {0}")]
+    Stopped(String),
     /// The runtime cannot be created.
     #[error("no runtime: {0}")]
     Runtime(io::Error),
@@ -222,6 +225,7 @@ async fn work<M: Machine>(
         jobs: 0,
         out: Vec::new(),
         is_closed: false,
+        stopped: None,
     };
     tracing::info!("serving at {address}");
     ready(address);
@@ -270,6 +274,8 @@ struct MachineServer<M: Machine> {
     out: Vec<Output<M::Reply>>,
     /// Has the machine replied to the request to close?
     is_closed: bool,
+    /// Why the machine stopped itself.
+    stopped: Option<String>,
 }
 
 /// Ticket of the request to close, the only local request of a server.
@@ -288,10 +294,22 @@ impl<M: Machine> MachineServer<M> {
         let mut is_stopping = false;
         let mut deadline = std::pin::pin!(tokio::time::sleep(Duration::MAX));
         let mut batch = Vec::with_capacity(BATCH_MAX);
+        let mut was_due = false;
         self.turn(Input::Wake);
         while !self.is_closed {
-            self.connections.flush();
+            if let Some(reason) = self.stopped.take() {
+                return Err(HostError::Stopped(reason));
+            }
             let wake = self.machine.wake_at();
+            let is_due = wake.is_some_and(|due| self.clock.until(due).is_zero());
+            // Once in a row: a machine that is due at every moment must not keep the other sources from their turns.
+            if is_due && !std::mem::replace(&mut was_due, true) {
+                self.drain(&mut sources);
+                self.turn(Input::Wake);
+                continue;
+            }
+            was_due = false;
+            self.connections.flush();
             tokio::select! {
                 () = &mut stop, if !is_stopping => {
                     let Some(request) = closing.take() else {
@@ -334,6 +352,20 @@ impl<M: Machine> MachineServer<M> {
             }
         }
         Ok(())
+    }
+
+    /// Gives the machine what has arrived already, so that a due wake-up handles all of it at once: a timer takes a millisecond
+    /// to fire.
+    fn drain(&mut self, sources: &mut Sources) {
+        for _ in 0..BATCH_MAX {
+            if !self.has_room() {
+                return;
+            }
+            let Ok(arrival) = sources.messages.try_recv() else {
+                return;
+            };
+            self.arrive(arrival);
+        }
     }
 
     async fn sleep_until(&self, wake: Option<Time>) {
@@ -400,6 +432,9 @@ impl<M: Machine> MachineServer<M> {
 
     /// Gives the machine a turn and carries out its outputs; messages are gathered.
     fn turn(&mut self, input: Input<M::Request>) {
+        if self.stopped.is_some() {
+            return;
+        }
         let now = self.clock.now();
         self.machine.turn(now, input, &mut self.out);
         self.machine.check_invariants();
@@ -422,6 +457,10 @@ impl<M: Machine> MachineServer<M> {
                 }
                 // A server has no other local requests.
                 Output::Reply(ticket, _) => self.is_closed |= ticket == CLOSING,
+                Output::Stop(reason) => {
+                    self.stopped = Some(reason);
+                    break;
+                }
             }
         }
         self.start_files();

@@ -171,6 +171,7 @@ impl<M: Peer> PeerLink<M> {
                 Output::File(task, _) => {
                     panic!("a client has no files, its machine uses {}", task.file())
                 }
+                Output::Stop(reason) => panic!("a client's machine stops: {reason}"),
             }
         }
         for (ticket, result) in computed {

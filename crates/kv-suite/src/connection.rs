@@ -83,7 +83,7 @@ pub(crate) async fn connect(
     key: Option<SecretKey>,
 ) -> io::Result<SharedConnection> {
     let link = LinkOptions {
-        server: options.server,
+        server: options.servers[0],
         connect: ConnectOptions {
             key,
             timeout: options.request_timeout,

@@ -30,6 +30,7 @@ mod connection;
 mod data;
 mod encoding;
 mod node;
+mod node_cluster;
 mod operation;
 mod processes;
 mod simulated;
@@ -58,28 +59,54 @@ pub static SUITE: Kv = Kv;
 pub struct Kv;
 
 /// The bugs that can be planted, and the number of seeds within which `sim kv` must find each.
-const BUGS: [PlantedBug; 4] = [
-    PlantedBug {
-        name: Bug::AckBeforeAppend.name(),
-        about: "replies before the log is durable",
-        seeds_max: 50,
-    },
-    PlantedBug {
-        name: Bug::StaleRead.name(),
-        about: "reads from an old snapshot",
-        seeds_max: 20,
-    },
-    PlantedBug {
-        name: Bug::LostAppend.name(),
-        about: "appends of one group commit overwrite each other",
-        seeds_max: 20,
-    },
-    PlantedBug {
-        name: Bug::DirtyAbort.name(),
-        about: "an aborted transaction leaves effects",
-        seeds_max: 20,
-    },
+const BUGS: [PlantedBug; 10] = [
+    planted(
+        Bug::AckBeforeAppend,
+        "replies before the journal is durable",
+        50,
+    ),
+    planted(Bug::StaleRead, "reads from an old state", 20),
+    planted(
+        Bug::LostAppend,
+        "appends of one entry overwrite each other",
+        20,
+    ),
+    planted(Bug::DirtyAbort, "an aborted transaction leaves effects", 20),
+    planted(
+        Bug::MissingSync,
+        "counts a journal block as durable before its sync",
+        100,
+    ),
+    planted(
+        Bug::VoteForgotten,
+        "votes twice in a term after a restart",
+        1_000,
+    ),
+    planted(
+        Bug::ConflictKept,
+        "keeps replaced entries at a restart",
+        1_000,
+    ),
+    planted(Bug::StaleLeaderRead, "reads without asking a quorum", 100),
+    planted(
+        Bug::CommitWithoutQuorum,
+        "executes entries before a quorum has them",
+        100,
+    ),
+    planted(
+        Bug::ReplyAtAppend,
+        "replies when the leader alone has an entry",
+        100,
+    ),
 ];
+
+const fn planted(bug: Bug, about: &'static str, seeds_max: u64) -> PlantedBug {
+    PlantedBug {
+        name: bug.name(),
+        about,
+        seeds_max,
+    }
+}
 
 /// The key that nodes and clients share.
 const KEY_FILE: &str = "key-file";
@@ -89,7 +116,28 @@ const MEMORY: &str = "memory";
 /// Number of clients that share a connection.
 const SHARE: &str = "clients-per-connection";
 
-const OPTIONS: [SuiteOption; 3] = [
+const OPTIONS: [SuiteOption; 6] = [
+    SuiteOption {
+        name: node_cluster::NODE,
+        value_name: "N",
+        about: "Number of this node in its cluster, 1 to 65535",
+        default: Some("1"),
+        verbs: &[Verb::Node],
+    },
+    SuiteOption {
+        name: node_cluster::PEERS,
+        value_name: "NODES",
+        about: "The other nodes of the cluster with their addresses, such as n2=127.0.0.1:7002,n3=127.0.0.1:7003",
+        default: None,
+        verbs: &[Verb::Node],
+    },
+    SuiteOption {
+        name: node_cluster::CLUSTER,
+        value_name: "N",
+        about: "Number of the cluster; nodes of another one are refused",
+        default: Some("1"),
+        verbs: &[Verb::Node],
+    },
     SuiteOption {
         name: SHARE,
         value_name: "N",
@@ -121,7 +169,7 @@ impl Suite for Kv {
     }
 
     fn about(&self) -> &'static str {
-        "the bundled key-value store, one node"
+        "the bundled key-value store, replicated"
     }
 
     fn workloads(&self) -> &'static [&'static str] {
@@ -201,10 +249,12 @@ impl Suite for Kv {
 
     fn node_count(&self, asked: Option<u32>) -> Result<u32, SuiteError> {
         match asked {
-            None | Some(1) => Ok(1),
-            Some(count) => {
-                Err(format!("kv has one node until it is replicated, not {count}").into())
-            }
+            None => Ok(3),
+            Some(count @ (1 | 3 | 5 | 7)) => Ok(count),
+            Some(count) => Err(format!(
+                "kv runs on 1, 3, 5 or 7 nodes, not {count}: an even number tolerates no more failures than one less"
+            )
+            .into()),
         }
     }
 

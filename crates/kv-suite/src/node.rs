@@ -1,11 +1,11 @@
 //! The process of one node.
 
+use crate::node_cluster::NodeCluster;
 use crate::processes::PROTOCOL;
 use crate::{MEMORY, read_key, store_bug};
 use seatrial_host::{Booted, HostLimits, PeerOptions, ServeOptions, serve, terminated};
-use seatrial_kv::message::MESSAGE_LENGTH_MAX;
-use seatrial_kv::{Store, StoreOptions};
-use seatrial_machine::{DataFolder, LogName};
+use seatrial_kv::{Replica, ReplicaOptions, WIRE_LENGTH_MAX};
+use seatrial_machine::DataFolder;
 use seatrial_suite::{NodeSetup, SuiteError};
 
 /// Serves until SIGTERM or Ctrl-C.
@@ -19,10 +19,11 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
         .options
         .number(MEMORY, 64..=u64::from(u32::MAX), 256)?;
     let memory = usize::try_from(mebibytes << 20).unwrap_or(usize::MAX);
+    let cluster = NodeCluster::read(setup.options)?;
     let options = ServeOptions {
         listen: setup.listen,
         data: setup.data.to_owned(),
-        message_length_max: MESSAGE_LENGTH_MAX,
+        message_length_max: WIRE_LENGTH_MAX,
         limits: HostLimits {
             // Large, because clients send one request and wait: a client that does not read its replies sends no further
             // request.
@@ -31,20 +32,26 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
         },
         protocol: PROTOCOL,
         key: read_key(setup.options)?,
-        peers: PeerOptions::default(),
+        peers: PeerOptions {
+            cluster: Some(cluster.cluster()),
+            ..PeerOptions::default()
+        },
         clock: setup.clock.map(ToOwned::to_owned),
     };
     let boot = |data: &DataFolder| {
-        let options = StoreOptions {
-            bug,
-            waiting_bytes_max: memory / 8,
-            ..StoreOptions::default()
-        };
-        let log = data.log(LogName::MAIN).map_err(|error| error.to_string())?;
-        let (machine, found) = Store::boot(&log, options).map_err(|error| error.to_string())?;
+        let mut options = ReplicaOptions::new(cluster.node, cluster.voters());
+        options.cluster = cluster.cluster;
+        options.seed = seed();
+        options.bug = bug;
+        let (machine, found) = Replica::boot(data, options).map_err(|error| error.to_string())?;
         report(format_args!(
-            "start {} with {} commands from {} bytes of log",
-            found.incarnation, found.commands, found.recovery.end
+            "{} of cluster {}, start {}: checkpoint {}, {} entries from {} bytes of journal",
+            cluster.node,
+            cluster.cluster,
+            found.start,
+            found.checkpoint,
+            found.entries,
+            found.recovery.end
         ));
         if let Some(torn) = &found.recovery.torn {
             report(format_args!("cut off: {torn}"));
@@ -58,4 +65,13 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
     };
     serve(&options, boot, ready, stop)?;
     Ok(())
+}
+
+/// A seed for election timeouts, which must differ between the nodes.
+fn seed() -> u64 {
+    std::time::UNIX_EPOCH
+        .elapsed()
+        .unwrap_or_default()
+        .as_nanos() as u64
+        ^ u64::from(std::process::id()) << 32
 }

@@ -10,6 +10,7 @@ use seatrial_suite::SuiteError;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// How to start a node: this same program, with the command `node`.
 #[derive(Debug)]
@@ -58,6 +59,14 @@ impl System for KvSystem {
         if let Some(file) = self.clock_file(place) {
             command.arg("--clock").arg(file);
         }
+        command.arg("--node").arg(place.node.number().to_string());
+        let others = place.nodes.iter().filter(|node| **node != place.node);
+        let peers: Vec<String> = others
+            .map(|node| Ok(format!("{node}={}", place.address_of(*node)?)))
+            .collect::<std::io::Result<_>>()?;
+        if !peers.is_empty() {
+            command.arg("--peers").arg(peers.join(","));
+        }
         if let Some(key) = &self.key {
             command.arg("--key-file").arg(&key.path);
         }
@@ -71,19 +80,31 @@ impl System for KvSystem {
         Some(place.folder.with_added_extension("clock"))
     }
 
-    /// A node is ready when it executes a transaction; a listening port is not enough.
-    fn ready<'a>(&'a self, place: &'a NodePlace) -> BoxFuture<'a, Result<(), ClientError>> {
+    /// A cluster is ready when each node executes a transaction: a listening port is not enough.
+    fn formed<'a>(&'a self, places: &'a [NodePlace]) -> BoxFuture<'a, Result<(), ClientError>> {
         Box::pin(async move {
-            let options = ClientOptions::new(place.node, rand_seed(place.address));
-            let key = self.key.as_ref().map(|it| it.key.clone());
-            let connection = connect(place.address, options, key).await?;
-            match connection.request(Transaction::new()).await {
-                Some(Outcome::Ok(_)) => Ok(()),
-                other => Err(format!("an empty transaction ended as {other:?}").into()),
+            for place in places {
+                let mut options = ClientOptions::new(place.node, rand_seed(place.address));
+                options.request_timeout = FORMED_TIMEOUT;
+                let key = self.key.as_ref().map(|it| it.key.clone());
+                let connection = connect(place.address, options, key).await?;
+                match connection.request(Transaction::new()).await {
+                    Some(Outcome::Ok(_)) => {}
+                    other => {
+                        let node = place.node;
+                        return Err(
+                            format!("{node}: an empty transaction ended as {other:?}").into()
+                        );
+                    }
+                }
             }
+            Ok(())
         })
     }
 }
+
+/// Time limit of the transaction that shows that a cluster has formed; it is repeated.
+const FORMED_TIMEOUT: Duration = Duration::from_millis(700);
 
 /// A seed for session tokens, which must differ between clients and between starts.
 fn rand_seed(address: SocketAddr) -> u64 {

@@ -5,16 +5,17 @@ use crate::operation::{OperationAction, OperationInProgress};
 use crate::{Kv, SUITE, store_bug};
 use seatrial_generator::Thread;
 use seatrial_history::{Op, Process};
-use seatrial_kv::{Bug, Client, ClientOptions, Outcome, Store, StoreOptions, Transaction};
-use seatrial_machine::{DataFolder, FaultKind, Input, LogName, Machine, NodeId, Output, Rng, Time};
+use seatrial_kv::{Bug, Client, ClientOptions, Outcome, Replica, ReplicaOptions, Transaction};
+use seatrial_machine::{DataFolder, FaultKind, Input, Machine, NodeId, Output, Rng, Time};
 use seatrial_sim::Booted;
 use seatrial_suite::{
     BootMachine, ClientStep, SimulatedRun, SimulatedSystem, SimulatedTest, Simulator, SuiteError,
     Timing, simulate,
 };
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-/// Default faults. Synced data stays intact: a single unreplicated store cannot survive its loss.
+/// Default faults. Synced data stays intact.
 const FAULTS: [FaultKind; 6] = [
     FaultKind::Kill,
     FaultKind::Pause,
@@ -37,6 +38,7 @@ impl Simulator for Kv {
         let system = KvWorld {
             workload: simulation.work.workload(),
             bug: store_bug(simulation.bug),
+            servers: simulation.faults.servers.clone(),
             consumers: BTreeMap::new(),
         };
         simulate(&SUITE, simulation, system)
@@ -48,34 +50,44 @@ struct KvWorld {
     /// The clients' workload; empty for a plan.
     workload: &'static str,
     bug: Option<Bug>,
+    servers: Vec<NodeId>,
     /// Each client's positions in logs, with the process that they belong to.
     consumers: BTreeMap<Thread, (Process, Consumer)>,
 }
 
-/// The only server of the unreplicated store.
-const SERVER: NodeId = NodeId::server(1);
+/// A follower that hears nothing for two to the power of a number below this, in latencies, campaigns. Short times give worlds
+/// in which terms follow each other and candidates compete.
+const ELECTION: u64 = 5;
 
 impl SimulatedSystem for KvWorld {
     type Machine = Actor;
     type Call = (Process, OperationInProgress);
 
     fn boot(&self, timing: Timing, rng: Rng) -> BootMachine<Actor> {
-        let bug = self.bug;
+        let (bug, servers) = (self.bug, self.servers.clone());
+        let latency = timing.latency.max(Duration::from_micros(40));
+        let election = latency * (1 << rng.fork("election").below(ELECTION));
         Box::new(move |id: NodeId, data: &DataFolder| {
+            let seed = rng.fork(&id.to_string()).word();
             if id.is_client() {
-                let seed = rng.fork(&id.to_string()).word();
-                let mut options = ClientOptions::new(SERVER, seed);
+                let mut options = ClientOptions::new(id, seed);
+                options.servers.clone_from(&servers);
+                // Clients begin at different nodes.
+                let home = id.number() as usize % servers.len();
+                options.servers.rotate_left(home);
                 options.request_timeout = timing.timeout;
                 options.hello_interval = timing.timeout / 4;
-                return Ok(Booted::new(Actor::Client(Client::new(options))));
+                options.repeat_interval = timing.timeout / 3;
+                return Ok(Booted::new(Actor::Client(Box::new(Client::new(options)))));
             }
-            let options = StoreOptions {
-                bug,
-                ..StoreOptions::default()
-            };
-            let log = data.log(LogName::MAIN).map_err(|error| error.to_string())?;
-            let (store, report) = Store::boot(&log, options).map_err(|error| error.to_string())?;
-            let machine = Actor::Store(Box::new(store));
+            let mut options = ReplicaOptions::new(id, servers.iter().copied());
+            options.bug = bug;
+            options.seed = seed;
+            options.heartbeat = (election / 4).min(latency);
+            options.election = election;
+            let (replica, report) =
+                Replica::boot(data, options).map_err(|error| error.to_string())?;
+            let machine = Actor::Replica(Box::new(replica));
             Ok(Booted::with_log(machine, report.recovery.end))
         })
     }
@@ -119,10 +131,10 @@ fn step<C>(call: C, action: OperationAction) -> ClientStep<C, Transaction> {
     }
 }
 
-/// A machine of the world: the store or a client.
+/// A machine of the world: a replica or a client.
 pub(crate) enum Actor {
-    Store(Box<Store>),
-    Client(Client),
+    Replica(Box<Replica>),
+    Client(Box<Client>),
 }
 
 impl Machine for Actor {
@@ -131,21 +143,21 @@ impl Machine for Actor {
 
     fn turn(&mut self, now: Time, input: Input<Transaction>, out: &mut Vec<Output<Outcome>>) {
         match self {
-            Actor::Store(store) => store.turn(now, input, out),
+            Actor::Replica(replica) => replica.turn(now, input, out),
             Actor::Client(client) => client.turn(now, input, out),
         }
     }
 
     fn wake_at(&self) -> Option<Time> {
         match self {
-            Actor::Store(store) => store.wake_at(),
+            Actor::Replica(replica) => replica.wake_at(),
             Actor::Client(client) => client.wake_at(),
         }
     }
 
     fn check_invariants(&self) {
         match self {
-            Actor::Store(store) => store.check_invariants(),
+            Actor::Replica(replica) => replica.check_invariants(),
             Actor::Client(client) => client.check_invariants(),
         }
     }

@@ -1,4 +1,4 @@
-//! The client: sessions, requests under way, time-outs.
+//! The client: sessions, requests under way, repetitions, timeouts.
 
 use crate::message::{Code, HEADER_LENGTH, MessageHeader, MessageKind, VERSION, WINDOW};
 use crate::outcome::{Doubt, Failure, Outcome};
@@ -10,38 +10,42 @@ use std::time::Duration;
 /// Options of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// The server.
-    pub server: NodeId,
+    /// The servers; the first one is asked first. Never empty.
+    pub servers: Vec<NodeId>,
     /// Seed of the tokens. Two clients, or two starts of one client, must not have the same.
     pub seed: u64,
     /// Time limit of a transaction: afterwards it is [`Outcome::Unknown`] if it was sent, otherwise [`Outcome::Failed`].
     pub request_timeout: Duration,
-    /// Interval after which an unanswered hello is repeated.
+    /// Interval after which an unanswered hello is repeated, to the next server.
     pub hello_interval: Duration,
+    /// Interval after which an unanswered request is repeated, to the next server. The store executes it once.
+    pub repeat_interval: Duration,
     /// Maximum number of transactions that wait for a session or for the window.
     pub waiting_max: usize,
 }
 
 impl ClientOptions {
-    /// Default times: 5 s for a request, 100 ms for a hello.
+    /// A client of one server, with default times: 5 s for a request, repeated each second, 100 ms for a hello.
     pub fn new(server: NodeId, seed: u64) -> ClientOptions {
         ClientOptions {
-            server,
+            servers: vec![server],
             seed,
             request_timeout: Duration::from_secs(5),
             hello_interval: Duration::from_millis(100),
+            repeat_interval: Duration::from_secs(1),
             waiting_max: 65_536,
         }
     }
 }
 
-/// One client: gets a session when there is something to ask, keeps up to 128 requests under way, matches replies to
-/// requests by their ids. It never sends a request twice, so what gets no answer in time is unknown. When the server
-/// no longer knows the session, or the driver says that the connection is closed, everything under way is unknown and
-/// the next request asks for a new session.
+/// One client: gets a session when there is a request, keeps up to 128 requests under way, matches replies to requests by their
+/// ids. A request without a reply is sent again, to the next server if there are several: the session belongs to the cluster,
+/// and each request is executed once. Without a reply in time its outcome is unknown. When the cluster no longer knows the
+/// session, or the driver reports that the connection is closed, all requests under way are unknown, and the next one asks for a
+/// new session.
 ///
 /// A driver with real connections calls [`Client::connection_closed`] and [`Client::connection_opened`]; without such
-/// calls (as on the simulated network) the client takes the server for reachable and relies on its time-outs.
+/// calls (as on the simulated network) the client takes the servers for reachable and relies on its timeouts.
 #[derive(Debug)]
 pub struct Client {
     options: ClientOptions,
@@ -50,6 +54,8 @@ pub struct Client {
     hello: Option<Hello>,
     session: Option<ClientSession>,
     waiting: VecDeque<QueuedRequest>,
+    /// Index of the server that answered last.
+    home: usize,
 }
 
 /// A hello without a reply so far.
@@ -57,6 +63,8 @@ pub struct Client {
 struct Hello {
     token: u64,
     again_at: Time,
+    /// Times it was sent.
+    sent: usize,
 }
 
 /// A transaction that is not sent yet.
@@ -75,6 +83,8 @@ struct ClientSession {
     oldest: u64,
     /// The first is unfinished; a finished one after it is `None`.
     under_way: VecDeque<Option<UnderWay>>,
+    /// When each request is sent again, in order; those of finished requests stay until they are due.
+    repeats: VecDeque<(Time, u64)>,
 }
 
 /// A transaction that was sent. Deadlines increase with ids.
@@ -83,6 +93,10 @@ struct UnderWay {
     ticket: Ticket,
     operations: u16,
     deadline: Time,
+    /// The message, for repetitions.
+    message: Vec<u8>,
+    /// Times it was sent.
+    sent: usize,
 }
 
 impl ClientSession {
@@ -90,6 +104,11 @@ impl ClientSession {
     fn take(&mut self, request: u64) -> Option<UnderWay> {
         let index = usize::try_from(request.checked_sub(self.oldest)?).ok()?;
         self.under_way.get_mut(index)?.take()
+    }
+
+    fn get_mut(&mut self, request: u64) -> Option<&mut UnderWay> {
+        let index = usize::try_from(request.checked_sub(self.oldest)?).ok()?;
+        self.under_way.get_mut(index)?.as_mut()
     }
 
     /// Moves the window past finished requests.
@@ -115,6 +134,7 @@ impl Client {
             hello: None,
             session: None,
             waiting: VecDeque::new(),
+            home: 0,
         }
     }
 
@@ -173,6 +193,7 @@ impl Client {
                     window: usize::from(header.count).clamp(1, WINDOW as usize),
                     oldest: 1,
                     under_way: VecDeque::new(),
+                    repeats: VecDeque::new(),
                 });
             }
             Ok(Code::WrongVersion) => {
@@ -250,29 +271,62 @@ impl Client {
         while session.has_room()
             && let Some(next) = self.waiting.pop_front()
         {
-            let request = session.oldest + session.under_way.len() as u64;
+            let place = session.under_way.len();
+            let request = session.oldest + place as u64;
+            let operations = next.transaction.len() as u16;
+            let mut message = next.transaction.into_message(session.id, request);
+            // How far it is from the oldest request without an outcome: replies to older ones may be forgotten.
+            message[4..8].copy_from_slice(&(place as u32).to_le_bytes());
+            out.push(Output::Send {
+                to: self.options.servers[self.home],
+                message: message.clone(),
+            });
             session.under_way.push_back(Some(UnderWay {
                 ticket: next.ticket,
-                operations: next.transaction.len() as u16,
+                operations,
                 deadline: next.deadline,
+                message,
+                sent: 1,
             }));
+            let repeat_at = now + self.options.repeat_interval;
+            session.repeats.push_back((repeat_at, request));
+        }
+    }
+
+    /// Sends requests without a reply again, each to the next server.
+    fn repeat(&mut self, now: Time, out: &mut Vec<Output<Outcome>>) {
+        if !self.is_connected {
+            return;
+        }
+        let Some(session) = &mut self.session else {
+            return;
+        };
+        let servers = &self.options.servers;
+        while let Some((_, request)) = session.repeats.pop_front_if(|it| it.0 <= now) {
+            let Some(unanswered) = session.get_mut(request) else {
+                continue;
+            };
             out.push(Output::Send {
-                to: self.options.server,
-                message: next.transaction.into_message(session.id, request),
+                to: servers[(self.home + unanswered.sent) % servers.len()],
+                message: unanswered.message.clone(),
             });
+            unanswered.sent += 1;
+            let repeat_at = now + self.options.repeat_interval;
+            session.repeats.push_back((repeat_at, request));
         }
     }
 
     /// Sends a hello, or repeats it when it is due.
     fn say_hello(&mut self, now: Time, out: &mut Vec<Output<Outcome>>) {
-        let token = match &self.hello {
+        let (token, sent) = match &self.hello {
             Some(hello) if now < hello.again_at => return,
-            Some(hello) => hello.token,
-            None => self.tokens.word(),
+            Some(hello) => (hello.token, hello.sent),
+            None => (self.tokens.word(), 0),
         };
         self.hello = Some(Hello {
             token,
             again_at: now + self.options.hello_interval,
+            sent: sent + 1,
         });
         let hello = MessageHeader {
             kind: MessageKind::Hello,
@@ -282,8 +336,9 @@ impl Client {
             first: token,
             second: 0,
         };
+        let servers = &self.options.servers;
         out.push(Output::Send {
-            to: self.options.server,
+            to: servers[(self.home + sent) % servers.len()],
             message: hello.encode().to_vec(),
         });
     }
@@ -314,8 +369,11 @@ impl Machine for Client {
     fn turn(&mut self, now: Time, input: Input<Transaction>, out: &mut Vec<Output<Outcome>>) {
         self.expire(now, out);
         match input {
-            Input::Message { from, bytes } if from == self.options.server => {
-                self.message(bytes, out);
+            Input::Message { from, bytes } => {
+                if let Some(home) = self.options.servers.iter().position(|it| *it == from) {
+                    self.home = home;
+                    self.message(bytes, out);
+                }
             }
             Input::Request(ticket, transaction) => {
                 if let Some(failure) = self.request(now, ticket, transaction) {
@@ -324,6 +382,7 @@ impl Machine for Client {
             }
             _ => {}
         }
+        self.repeat(now, out);
         self.proceed(now, out);
     }
 
@@ -335,7 +394,9 @@ impl Machine for Client {
         let waiting = self.waiting.front().map(|waiting| waiting.deadline);
         let hello = self.hello.as_ref().map(|hello| hello.again_at);
         let hello = hello.filter(|_| !self.waiting.is_empty());
-        [sent, waiting, hello].into_iter().flatten().min()
+        let repeats = self.session.iter().find_map(|it| it.repeats.front());
+        let repeat = repeats.filter(|_| self.is_connected).map(|it| it.0);
+        [sent, waiting, hello, repeat].into_iter().flatten().min()
     }
 
     fn check_invariants(&self) {

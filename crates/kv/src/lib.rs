@@ -1,71 +1,99 @@
-//! A key-value store whose log is an archive: registers and append-only lists, multi-key transactions, strict
-//! serializability. Protocol and log format: `docs/formats/kv-protocol.md`.
+//! A replicated key-value store: registers and append-only lists, multi-key transactions, strict serializability. Protocol,
+//! journal and state: `docs/formats/kv-protocol.md`, `docs/formats/kv-journal.md`.
 //!
-//! [`Store`] is the server and [`Client`] its counterpart; both are machines, so the same code serves real sockets and
-//! the simulator.
+//! [`Replica`] is one member of a cluster and [`Client`] its counterpart; both are machines, so the same code serves real
+//! sockets and the simulator.
 //!
 //! ```
-//! use seatrial_kv::{Answer, Outcome, Store, StoreOptions, Transaction};
-//! use seatrial_machine::{Input, Machine, Output, Ticket, Time};
+//! use seatrial_kv::{Client, ClientOptions, Outcome, Replica, ReplicaOptions, Transaction};
+//! use seatrial_machine::{DataFolder, Input, Machine, NodeId, Output, Ticket, Time};
+//! use std::sync::Arc;
 //!
-//! let (mut store, _) = Store::boot(&Vec::new(), StoreOptions::default()).unwrap();
-//! let mut out = Vec::new();
-//! store.turn(Time::ZERO, Input::Wake, &mut out);
-//! // A driver writes and syncs appends, and reports that.
-//! let Some(Output::Append { ticket: boot, .. }) = out.pop() else { panic!("a store logs its start") };
-//! store.turn(Time::ZERO, Input::Appended(boot), &mut out);
+//! let (node, me) = (NodeId::server(1), NodeId::client(0));
+//! let folder = tempfile::tempdir().unwrap();
+//! let data = DataFolder::open(Arc::new(seatrial_files::Files), folder.path()).unwrap();
+//! let (mut replica, _) = Replica::boot(&data, ReplicaOptions::new(node, [node])).unwrap();
+//! let mut client = Client::new(ClientOptions::new(node, 7));
 //!
 //! let mut transaction = Transaction::new();
 //! transaction.append(b"list", b"one").unwrap();
 //! transaction.read(b"list").unwrap();
-//! store.turn(Time::ZERO, Input::Request(Ticket(7), transaction), &mut out);
-//! let Some(Output::Append { ticket, .. }) = out.pop() else { panic!("a change is logged") };
-//! assert!(out.is_empty(), "and answered only when it is durable");
-//! store.turn(Time::ZERO, Input::Appended(ticket), &mut out);
-//! let Some(Output::Reply(Ticket(7), Outcome::Ok(answers))) = out.pop() else { panic!() };
-//! let answers: Vec<Answer> = answers.iter().collect();
-//! assert_eq!(answers[0], Answer::Done);
-//! let Answer::List(list) = &answers[1] else { panic!() };
-//! assert!(list.iter().eq([b"one"]));
+//! let (mut out, mut outcome, mut appends) = (Vec::new(), None, 0);
+//! replica.turn(Time::ZERO, Input::Wake, &mut out);
+//! let mut request = Some(transaction);
+//! while outcome.is_none() {
+//!     for output in std::mem::take(&mut out) {
+//!         match output {
+//!             Output::Send { to, message } => {
+//!                 let (from, bytes) = (if to == me { node } else { me }, message);
+//!                 let input = Input::Message { from, bytes };
+//!                 match to == me {
+//!                     true => client.turn(Time::ZERO, input, &mut out),
+//!                     false => replica.turn(Time::ZERO, input, &mut out),
+//!                 }
+//!             }
+//!             // A driver writes and syncs the bytes, then reports that.
+//!             Output::Append { ticket, .. } => {
+//!                 appends += 1;
+//!                 replica.turn(Time::ZERO, Input::Appended(ticket), &mut out);
+//!             }
+//!             Output::Reply(_, reply) => outcome = Some(reply),
+//!             _ => {}
+//!         }
+//!     }
+//!     if let Some(request) = request.take() {
+//!         client.turn(Time::ZERO, Input::Request(Ticket(1), request), &mut out);
+//!     }
+//!     replica.turn(Time::ZERO, Input::Wake, &mut out);
+//! }
+//! let Some(Outcome::Ok(answers)) = outcome else { panic!() };
+//! assert_eq!(answers.len(), 2);
+//! assert!(appends >= 4, "the start, the election, the session, the transaction");
 //! ```
 //!
 //! # Reading order
 //!
-//! `store.rs` (the server's loop), `state.rs` (execution), `state/state_items.rs` (the persistent map), `state/request.rs`
-//! (whole requests), `session.rs` (no request is executed twice, in the replicated state), `checkpoint.rs` (files of a state:
-//! `docs/formats/kv-checkpoint.md`), `log.rs` (group commit), `boot.rs` (recovery), `client.rs`, `message.rs`.
+//! `replica.rs` (the loop), `replica/incoming.rs` (what arrives), `store_command.rs` and `pending.rs` (what an entry carries),
+//! `replica/callers.rs` and `replica/waiting_reads.rs` (who waits), `journal.rs` and `recovery.rs` (durability), `state.rs` with
+//! `session.rs` (execution, exactly once), `checkpoint.rs` (files of a state: `docs/formats/kv-checkpoint.md`), `client.rs`,
+//! `message.rs`, `replica_message.rs`.
 //!
 //! # What is absent
 //!
-//! - No reply before everything that it depends on is durable. (The planted [`Bug::AckBeforeAppend`] breaks this.)
-//! - No second execution of a request, and no retry: a request without a reply is [`Outcome::Unknown`].
-//! - No clock, socket or file: [`Store`] and [`Client`] are machines.
-//! - No replication: one node, whose recovery replays its whole log. Checkpoints are written and read by no server yet.
+//! - No consensus algorithm: the crate `consensus` has it.
+//! - No reply before a quorum has made durable all that it depends on. (Planted bugs break this, and others of this list.)
+//! - No second execution of a request, however often and to whichever node it is sent.
+//! - No clock, socket or file: [`Replica`] and [`Client`] are machines. Time in the state is that of the log's entries.
+//! - No authentication and no protection against members that lie: links have the one, nothing has the other.
 
 mod answer;
-mod boot;
 mod bug;
 #[allow(dead_code, unused_imports, reason = "for the replica")]
 mod checkpoint;
 mod client;
-mod log;
+mod journal;
 pub mod message;
 mod outcome;
-#[allow(dead_code, reason = "for the replica")]
+mod pending;
+mod recovery;
+mod replica;
+mod replica_message;
+#[allow(dead_code, reason = "for checkpoints")]
 mod session;
-#[allow(dead_code, reason = "for the replica")]
+#[allow(dead_code, reason = "for checkpoints")]
 mod state;
-mod store;
+mod store_command;
 mod transaction;
 
 pub use answer::{Answer, Answers, Elements, KeyRange, List};
-pub use boot::{BootError, BootReport};
 pub use bug::Bug;
 pub use checkpoint::{
     CheckpointDiff, CheckpointError, CheckpointSummary, DiffError, KeyDifference, diff_checkpoints,
 };
 pub use client::{Client, ClientOptions};
-pub use log::BATCH;
+pub use journal::JOURNAL;
 pub use outcome::{Doubt, Failure, Outcome};
-pub use store::{Store, StoreOptions};
+pub use recovery::BootError;
+pub use replica::{BootReport, Replica, ReplicaOptions, ReplicaStatus};
+pub use replica_message::LENGTH_MAX as WIRE_LENGTH_MAX;
 pub use transaction::{Operation, Operations, Transaction, TransactionError};

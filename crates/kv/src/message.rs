@@ -22,7 +22,7 @@ pub const WINDOW: u64 = 128;
 /// Name of the protocol.
 pub const PROTOCOL: &str = "kv";
 /// Version of the protocol.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// Types of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,11 +75,6 @@ impl Code {
             Code::WrongVersion,
         ];
         ALL.get(usize::from(byte)).copied()
-    }
-
-    /// The code does not depend on the store's state, so the reply need not wait for durability.
-    pub(crate) fn is_refusal(self) -> bool {
-        self as u8 >= Code::Overloaded as u8
     }
 }
 

@@ -48,8 +48,8 @@ pub(crate) struct Sessions {
     table: OrdMap<u64, Arc<SessionEntry>>,
     /// Bytes of all remembered replies.
     replies_length: usize,
-    /// Before this time no session of the full table is idle. Only saves the search: it depends on calls between commands, so
-    /// it is not part of the state.
+    /// Before this time no session of the full table is idle. Only saves the search: it depends on when someone asked, so it is
+    /// not part of the state.
     full_until: Time,
 }
 
@@ -242,7 +242,7 @@ impl Sessions {
 }
 
 impl SessionEntry {
-    /// Drops acknowledged replies and replies that leave the window; true if this id is new, within the window and not finished.
+    /// Drops what is acknowledged and what leaves the window; true if this id is new, within the window and not finished.
     #[inline]
     fn admit(&mut self, request: u64, acknowledged: u64) -> bool {
         // An id above its own request would be a claim about the future.

@@ -122,6 +122,11 @@ impl StoreState {
         &mut self.sessions
     }
 
+    /// Number of open sessions.
+    pub(crate) fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
     /// Bytes of all keys, values and encoded lists (4 bytes more per element).
     pub(crate) fn size(&self) -> u64 {
         self.items.size()

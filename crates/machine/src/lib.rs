@@ -20,6 +20,7 @@
 //! | `Reply` | a reply to a local caller | none |
 //! | `Admit`, `Close` | a connection is admitted or closed | none |
 //! | `Address` | the address of another node changes | none |
+//! | `Stop` | the process ends and gives a reason | none |
 //!
 //! A machine with more than [`WORK_MAX`] jobs and file tasks under way gets no further messages until some are done.
 //!

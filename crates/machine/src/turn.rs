@@ -85,6 +85,9 @@ pub enum Output<P> {
     Compute(Box<dyn Job>, Ticket),
     /// Reply to the local request with this ticket.
     Reply(Ticket, P),
+    /// The machine cannot continue, for this reason: the process ends after the outputs that were pushed before, as if it
+    /// crashed, and gives the reason. Outputs after it are dropped.
+    Stop(String),
 }
 
 /// The result of a [`Job`], of a type that its machine knows.

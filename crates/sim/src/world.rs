@@ -56,7 +56,7 @@ struct WorldNode<M: Machine> {
     /// Number of starts. An event of an earlier incarnation is dropped: its process is dead.
     incarnation: u32,
     paused: bool,
-    /// A write to a log failed: the node crashes after this turn, as `host` ends a process that cannot write its log.
+    /// A write to a log failed, or the machine stopped itself: the node crashes after this turn, as `host` ends its process.
     is_failing: bool,
     /// Events that arrived while the node was paused, in order.
     held: Vec<WorldEvent<M::Request>>,
@@ -178,7 +178,7 @@ impl<M: Machine> World<M> {
         self.replies.drain(..)
     }
 
-    /// Nodes that could not start since the last call, and why.
+    /// Nodes that could not start since the last call or stopped themselves ([`Output::Stop`]), and why.
     pub fn take_boot_failures(&mut self) -> Vec<(NodeId, String)> {
         std::mem::take(&mut self.boot_failures)
     }
@@ -646,6 +646,10 @@ impl<M: Machine> World<M> {
                 self.queue.push(due, index, event);
             }
             Output::Reply(ticket, reply) => self.replies.push((id, ticket, reply)),
+            Output::Stop(reason) => {
+                node.is_failing = true;
+                self.boot_failures.push((id, format!("stopped: {reason}")));
+            }
         }
     }
 

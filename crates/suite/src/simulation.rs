@@ -167,6 +167,8 @@ pub struct Timing {
     pub duration: Duration,
     /// Timeout of an operation.
     pub timeout: Duration,
+    /// What a message to a node, its sync and the reply take, usually: the unit of a system's own timeouts.
+    pub latency: Duration,
 }
 
 impl Timing {
@@ -182,6 +184,7 @@ impl Timing {
             interval,
             duration: each.saturating_mul(operations),
             timeout: latency * (5 + rng.below(45) as u32),
+            latency,
         }
     }
 }

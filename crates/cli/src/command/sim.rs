@@ -87,6 +87,8 @@ struct SimulationPlan {
     /// The plan that is carried out, if the user names one.
     file: Option<PlanFile>,
     nodes: u32,
+    /// The number of nodes that was asked for.
+    other_nodes: Option<u32>,
     operations: u64,
     /// Did the user say how many?
     other_operations: bool,
@@ -150,7 +152,7 @@ impl SimulationPlan {
             Some(file) => file.kinds(None),
             None => simulator.faults().to_vec(),
         };
-        let nodes = node_count(suite, None, file.as_ref())?;
+        let nodes = node_count(suite, arguments.nodes, file.as_ref())?;
         let faults = fault_options(run, usual, nodes, concurrency)?;
         let planned = options.accept_undecided.as_ref();
         let accepts = run.undecided.accept_undecided || planned.is_some_and(|it| it.value);
@@ -161,6 +163,7 @@ impl SimulationPlan {
             arguments: run.clone(),
             file,
             nodes,
+            other_nodes: arguments.nodes,
             operations: arguments.ops.unwrap_or(most),
             other_operations: arguments.ops.is_some(),
             seeds: first..first.saturating_add(count),
@@ -297,6 +300,9 @@ impl SimulationPlan {
         }
         if let Some(order) = &run.fault_schedule {
             let _ = write!(command, " --fault-schedule {order}");
+        }
+        if let Some(nodes) = self.other_nodes {
+            let _ = write!(command, " --nodes {nodes}");
         }
         if let Some(concurrency) = run.concurrency {
             let _ = write!(command, " --concurrency {concurrency}");

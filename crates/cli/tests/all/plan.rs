@@ -347,10 +347,10 @@ fn plans_and_options_that_do_not_go_together_are_clear_errors() {
         noted.contains("plan.toml:1:1: the plan never ends"),
         "{noted}"
     );
-    fs::write(&file, "workload = 'register'\n[test]\nnodes = 3").unwrap();
+    fs::write(&file, "workload = 'register'\n[test]\nnodes = 4").unwrap();
     error(
         &["test", "kv", "--plan", &file],
-        &["plan.toml:3:9: test.nodes: kv has one node"],
+        &["plan.toml:3:9: test.nodes: kv runs on 1, 3, 5 or 7 nodes"],
     );
     error(
         &["test", "kv", "--plan", &file, "--workload", "register"],

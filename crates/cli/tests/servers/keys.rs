@@ -64,7 +64,7 @@ fn an_archive_talks_only_to_who_knows_its_key() {
     ends(
         254,
         &["archive", "list", &tcp],
-        "unsupported protocol archive 2 (expected kv 2)",
+        "unsupported protocol archive 2 (expected kv 3)",
     );
 }
 

@@ -7,7 +7,7 @@ use seatrial_suite::{OptionValues, Work};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What `kv` as one node can be given and has to survive.
+/// What `kv` has to survive.
 const SURVIVED: [FaultKind; 6] = [
     FaultKind::Kill,
     FaultKind::Pause,
@@ -17,10 +17,11 @@ const SURVIVED: [FaultKind; 6] = [
     FaultKind::Disk,
 ];
 
-/// A schedule of these kinds of faults on one node with `clients` clients.
+/// A schedule of these kinds of faults on three nodes with `concurrency` clients.
 fn faults_of(kinds: &[FaultKind], concurrency: u32) -> FaultOptions {
     let clients: Vec<NodeId> = (0..concurrency).map(NodeId::client).collect();
-    FaultOptions::new(kinds, [SERVER], clients, Duration::ZERO)
+    let servers: Vec<NodeId> = (1..=3).map(NodeId::server).collect();
+    FaultOptions::new(kinds, servers, clients, Duration::ZERO)
 }
 
 fn run(seed: u64, kinds: &[FaultKind], order: FaultOrder) -> SimulatedRun {

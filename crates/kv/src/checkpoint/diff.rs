@@ -83,8 +83,8 @@ pub fn diff_checkpoints(
     loop {
         one.fill().map_err(DiffError::First)?;
         two.fill().map_err(DiffError::Second)?;
-        let (from_first, from_second) = (one.keys().front(), two.keys().front());
-        let difference = match (from_first, from_second) {
+        let (ahead, behind) = (one.keys().front(), two.keys().front());
+        let difference = match (ahead, behind) {
             (None, None) => break,
             (Some(_), None) => Some(KeyDifference::OnlyFirst),
             (None, Some(_)) => Some(KeyDifference::OnlySecond),

@@ -62,7 +62,7 @@ pub(super) struct CheckpointParser<S> {
     failed: Option<CheckpointError>,
 }
 
-/// An error inside of a payload: the offset in it, and the reason.
+/// An error inside of a payload: the offset in it, and what is wrong.
 pub(super) type PayloadError = (usize, String);
 
 /// The error of a field.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use seatrial_machine::{FieldReader, Time};
 use std::collections::VecDeque;
 
-/// Place in the items of a file: from slice to slice it keeps the last key, the missing part of its list, and two sums.
+/// Place in the items of a file: from slice to slice it keeps the last key, what is missing of its list, and two sums.
 #[derive(Debug, Default)]
 pub(super) struct SliceParser {
     /// Keys with records so far.
@@ -17,7 +17,7 @@ pub(super) struct SliceParser {
     size: u64,
     /// The last key, if there is one.
     key: Vec<u8>,
-    /// The missing part of that key's list.
+    /// What the list of that key misses.
     list: Option<MissingElements>,
 }
 
@@ -163,7 +163,7 @@ fn list_head(cursor: &mut FieldReader<'_>) -> Result<MissingElements, MessageErr
 /// No record, and no further element of a list, begins after the bound.
 pub(super) fn check_start(place: usize) -> Result<(), PayloadError> {
     if place >= SLICE_LENGTH {
-        return Err((place, "a slice continues after it is full".into()));
+        return Err((place, "a slice goes on after it is full".into()));
     }
     Ok(())
 }

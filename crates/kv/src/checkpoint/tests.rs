@@ -397,8 +397,8 @@ fn mutate(blocks: &mut [(BlockKind, Vec<u8>)], rng: &mut Rng) {
     }
 }
 
-/// The file of these blocks with right checksums, numbers and root (unless `keeps_root`): a forgery that only a check of
-/// the contents can find.
+/// The file of these blocks with right checksums, numbers and root (unless `keeps_root`): what only someone who knows the
+/// format can forge.
 fn seal(blocks: &[(BlockKind, Vec<u8>)], keeps_root: bool) -> Vec<u8> {
     let mut file = Vec::new();
     let mut checksums = Vec::new();
@@ -449,7 +449,7 @@ fn every_forged_field_is_refused() {
     let state = small_state();
     let blocks = split(&file(&state, &mut Rng::from_seed(1)).0);
     assert!(read(&seal(&blocks, false)).is_ok());
-    // Block, place in its payload, bytes, and the message.
+    // Block, place in its payload, bytes, and what is said.
     let forgeries: [(usize, usize, &[u8], &str); 32] = [
         (0, 0, &[2], "format version is 2"),
         (0, 4, &[8], "inside"),

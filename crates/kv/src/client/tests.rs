@@ -92,6 +92,13 @@ impl Bench {
         self.turn(Input::Wake);
     }
 
+    /// Lets time pass until there is an outcome; requests are repeated meanwhile.
+    fn wait_for_outcome(&mut self) {
+        while self.replies.is_empty() {
+            self.wait();
+        }
+    }
+
     fn outcomes(&mut self) -> Vec<(u64, Outcome)> {
         std::mem::take(&mut self.replies)
     }
@@ -148,7 +155,36 @@ fn a_request_gets_a_session_first_and_then_its_answer() {
         outcomes[1],
         failed(8, Failure::CompareFailed { operation: 0 })
     );
-    assert_eq!((bench.client.pending(), bench.client.wake_at()), (0, None));
+    assert_eq!(bench.client.pending(), 0);
+    bench.sent.clear();
+    bench.wait();
+    assert_eq!(bench.client.wake_at(), None);
+    assert!(bench.sent.is_empty(), "what has a reply is not sent again");
+}
+
+#[test]
+fn a_request_without_a_reply_goes_to_the_next_server_with_its_id() {
+    let mut bench = Bench::welcomed();
+    bench.client.options.servers = vec![SERVER, NodeId::server(2), NodeId::server(3)];
+    let mut out = Vec::new();
+    let mut transaction = Transaction::new();
+    transaction.read(b"key").unwrap();
+    let request = Input::Request(Ticket(1), transaction);
+    bench.client.turn(bench.now, request, &mut out);
+    for _ in 0..4 {
+        let due = bench.client.wake_at().unwrap();
+        bench.client.turn(due, Input::Wake, &mut out);
+    }
+    let mut sent = Vec::new();
+    for output in out {
+        let Output::Send { to, message } = output else {
+            panic!("{output:?}")
+        };
+        sent.push((to.number(), message));
+    }
+    let servers: Vec<u32> = sent.iter().map(|it| it.0).collect();
+    assert_eq!(servers, [1, 2, 3, 1, 2]);
+    assert!(sent.iter().all(|it| it.1 == sent[0].1), "the same request");
 }
 
 #[test]
@@ -212,7 +248,7 @@ fn the_window_is_kept_also_over_time_outs() {
     bench.committed(3);
     assert_eq!(ids(&bench), [2, 3, 4, 5, 6, 7]);
     bench.outcomes();
-    bench.wait();
+    bench.wait_for_outcome();
     let late = [4, 5, 6].map(|ticket| unknown(ticket, Doubt::Timeout));
     assert_eq!(bench.outcomes(), late);
     bench.committed(5);
@@ -285,7 +321,7 @@ fn an_unreadable_answer_leaves_the_request_to_its_time_out() {
         bytes: reply(Code::Committed, SESSION, 2),
     });
     assert!(bench.outcomes().is_empty(), "not from the server");
-    bench.wait();
+    bench.wait_for_outcome();
     assert_eq!(bench.outcomes(), [unknown(1, Doubt::Timeout)]);
 }
 

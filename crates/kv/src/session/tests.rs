@@ -85,7 +85,7 @@ fn equals_its_dumb_twin() {
         let mut held: Vec<(Sessions, Vec<(u64, SessionEntry)>)> = Vec::new();
         let mut now = 0;
         for step in 0..500 {
-            // Sometimes a new leader's clock lags.
+            // Sometimes a new leader's clock is behind.
             now = (now + rng.below(20)).saturating_sub(if rng.chance(0.02) { 500 } else { 0 });
             if twin.opened == 0 || rng.chance(0.02) {
                 let session = sessions.open(at(now)).unwrap();

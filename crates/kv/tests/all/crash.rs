@@ -1,103 +1,32 @@
 //! The store's log, written and synced as a host does, under loss of power at every point and with one fault in every block:
 //! acknowledged elements are there, and no element is there that was not requested.
 
-use seatrial_kv::{Answer, Bug, Outcome, Store, StoreOptions, Transaction};
-use seatrial_machine::{Input, Machine, Medium, Output, Storage, Ticket, Time};
+use crate::node::LocalNode;
+use seatrial_kv::{Answer, Bug, Outcome, Transaction};
+use seatrial_machine::{Storage, Ticket};
 use seatrial_sim::crash::{
     CrashReport, CrashState, DiskOperation, DiskRecorder, DiskTrace, Explorer, ExplorerLimits,
 };
 use seatrial_sim::single_fault::SingleFaults;
 use seatrial_sim::{FileTree, MemoryStorage};
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const FOLDER: &str = "data";
 const LOG: &str = "data/log";
 
-/// A store and its log. Appends are written at once, and synced when the test says so: what comes in between gathers.
-struct Node {
-    store: Store,
-    medium: Arc<dyn Medium>,
-    end: u64,
-    now: Time,
-    /// Written, not yet synced.
-    written: Vec<Ticket>,
-    outcomes: Vec<(Ticket, Outcome)>,
-}
+/// Numbers the lives of all nodes of a test: their clients need different tokens.
+static LIVES: AtomicU64 = AtomicU64::new(0);
 
-fn at<E: std::fmt::Display>(offset: u64) -> impl FnOnce(E) -> String {
-    move |error| format!("{LOG} at {offset}: {error}")
-}
+/// A node in its folder, and the elements of its list.
+struct Node(LocalNode);
 
 impl Node {
-    /// What a host does at a start.
-    fn start(storage: &dyn Storage, bug: Option<Bug>) -> Result<Node, String> {
-        let (folder, path) = (Path::new(FOLDER), Path::new(LOG));
-        if storage.list(folder).is_err() {
-            storage.create_folder(folder).map_err(at(0))?;
-            storage.sync_folder(Path::new("")).map_err(at(0))?;
-        }
-        let medium = match storage.open_write(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => storage.create(path),
-            other => other,
-        };
-        let medium = medium.map_err(at(0))?;
-        storage.sync_folder(folder).map_err(at(0))?;
-        let options = StoreOptions {
-            bug,
-            ..StoreOptions::default()
-        };
-        let length = medium.len();
-        let (store, report) = Store::boot(&*medium, options).map_err(at(length))?;
-        let end = report.recovery.end;
-        if end < length {
-            medium.set_len(end).map_err(at(end))?;
-        }
-        medium.sync().map_err(at(end))?;
-        let mut node = Node {
-            store,
-            medium,
-            end,
-            now: Time::ZERO,
-            written: Vec::new(),
-            outcomes: Vec::new(),
-        };
-        node.turn(Input::Wake)?;
-        node.sync()?;
-        Ok(node)
-    }
-
-    fn turn(&mut self, input: Input<Transaction>) -> Result<(), String> {
-        let mut out = Vec::new();
-        self.store.turn(self.now, input, &mut out);
-        self.store.check_invariants();
-        for output in out {
-            match output {
-                Output::Append { bytes, ticket, .. } => {
-                    self.medium
-                        .write_at(self.end, &bytes)
-                        .map_err(at(self.end))?;
-                    self.end += bytes.len() as u64;
-                    self.written.push(ticket);
-                }
-                Output::Reply(ticket, outcome) => self.outcomes.push((ticket, outcome)),
-                other => panic!("{other:?}"),
-            }
-        }
-        Ok(())
-    }
-
-    /// Syncs until nothing waits.
-    fn sync(&mut self) -> Result<(), String> {
-        while !self.written.is_empty() {
-            self.medium.sync().map_err(at(self.end))?;
-            for ticket in std::mem::take(&mut self.written) {
-                self.turn(Input::Appended(ticket))?;
-            }
-        }
-        Ok(())
+    fn start(storage: &Arc<dyn Storage>, bug: Option<Bug>) -> Result<Node, String> {
+        let life = LIVES.fetch_add(1, Ordering::Relaxed);
+        LocalNode::start(storage, Path::new(FOLDER), bug, life).map(Node)
     }
 
     /// Asks for an element to be appended.
@@ -107,16 +36,14 @@ impl Node {
         let mut value = vec![element as u8; length];
         value[..8].copy_from_slice(&element.to_le_bytes());
         transaction.append(b"list", &value).unwrap();
-        self.turn(Input::Request(Ticket(element), transaction))
+        self.0.ask(Ticket(element), transaction)
     }
 
     /// The elements that are there.
     fn read(&mut self) -> Result<Vec<u64>, String> {
         let mut transaction = Transaction::new();
         transaction.read(b"list").unwrap();
-        self.turn(Input::Request(Ticket(u64::MAX), transaction))?;
-        self.sync()?;
-        let (_, outcome) = self.outcomes.pop().ok_or("no answer")?;
+        let outcome = self.0.answer(transaction)?;
         let Outcome::Ok(answers) = outcome else {
             return Err(format!("{outcome:?}"));
         };
@@ -125,6 +52,10 @@ impl Node {
         };
         list.iter().map(element_of).collect()
     }
+}
+
+fn shared(storage: impl Storage + 'static) -> Arc<dyn Storage> {
+    Arc::new(storage)
 }
 
 /// Which element it is, if it is one.
@@ -142,7 +73,7 @@ fn element_of(value: &[u8]) -> Result<u64, String> {
 /// Three lives of a store, each killed in the middle of a write; durable elements are acknowledged. The elements are numbered
 /// from `first` on; how many were asked for.
 fn live(
-    storage: &dyn Storage,
+    storage: &Arc<dyn Storage>,
     bug: Option<Bug>,
     first: u64,
     mut acknowledge: impl FnMut(u64),
@@ -155,17 +86,17 @@ fn live(
                 node.append(next)?;
                 next += 1;
             }
-            node.now += Duration::from_secs(1);
-            node.turn(Input::Wake)?;
-            for (ticket, outcome) in node.outcomes.drain(..) {
+            node.0.now += Duration::from_secs(1);
+            node.0.wake()?;
+            for (ticket, outcome) in node.0.outcomes.drain(..) {
                 assert!(matches!(outcome, Outcome::Ok(_)), "{outcome:?}");
                 acknowledge(ticket.0);
             }
             // The last life ends with a write under way.
             if (life, round) != (2, 3) {
-                node.sync()?;
+                node.0.sync()?;
             }
-            for (ticket, outcome) in node.outcomes.drain(..) {
+            for (ticket, outcome) in node.0.outcomes.drain(..) {
                 assert!(matches!(outcome, Outcome::Ok(_)), "{outcome:?}");
                 acknowledge(ticket.0);
             }
@@ -178,7 +109,7 @@ fn live(
 
 fn trace(bug: Option<Bug>) -> DiskTrace<u64> {
     let recorder = DiskRecorder::new();
-    live(&*recorder.storage(), bug, 0, |element| {
+    live(&recorder.storage(), bug, 0, |element| {
         recorder.acknowledge(element);
     })
     .unwrap();
@@ -186,7 +117,7 @@ fn trace(bug: Option<Bug>) -> DiskTrace<u64> {
 }
 
 /// Recovers a store from the files that a crash left, twice, and continues with it.
-fn recover(storage: &dyn Storage, acknowledged: Option<u64>) -> Result<(), String> {
+fn recover(storage: &Arc<dyn Storage>, acknowledged: Option<u64>) -> Result<(), String> {
     let mut node = Node::start(storage, None)?;
     let found = node.read()?;
     // Elements whose write was lost with a life are not asked for again, so there may be gaps after the acknowledged ones.
@@ -198,7 +129,7 @@ fn recover(storage: &dyn Storage, acknowledged: Option<u64>) -> Result<(), Strin
         return Err(format!("{newest} was acknowledged, there is {found:?}"));
     }
     node.append(1_000_000)?;
-    node.sync()?;
+    node.0.sync()?;
     drop(node);
     let again = Node::start(storage, None)?.read()?;
     let expected: Vec<u64> = found.into_iter().chain([1_000_000]).collect();
@@ -211,8 +142,8 @@ fn recover(storage: &dyn Storage, acknowledged: Option<u64>) -> Result<(), Strin
 
 fn check(crash: &CrashState<'_, u64>) -> Result<(), String> {
     // Acknowledged elements have distinct numbers: all of them must be there.
-    let storage = crash.storage();
-    let mut node = Node::start(&crash.storage(), None)?;
+    let storage = shared(crash.storage());
+    let mut node = Node::start(&shared(crash.storage()), None)?;
     let found = node.read()?;
     if let Some(lost) = crash.acknowledged().iter().find(|it| !found.contains(it)) {
         return Err(format!("{lost} was acknowledged, there is {found:?}"));
@@ -246,7 +177,7 @@ fn a_start_that_is_interrupted_is_done_again() {
         }
         // Continues for two more lives, killed again, over the torn blocks.
         let storage = second.storage();
-        live(&*storage, None, 500, |element| second.acknowledge(element))?;
+        live(&storage, None, 500, |element| second.acknowledge(element))?;
         let trace = second.trace();
         let is_cut = |it: &DiskOperation| matches!(it, DiskOperation::SetLength { .. });
         cuts += u64::from(trace.operations().iter().any(is_cut));
@@ -293,7 +224,9 @@ fn planted_bugs_are_found() {
     assert_eq!(folders, 3);
     let failure = explore(&trace(Some(Bug::AckBeforeAppend))).expect_failure();
     println!("an answer before the append: {failure}\n");
-    assert!(failure.reason.contains("was acknowledged"));
+    // Its blocks claim that the ones before them are durable, or acknowledged elements are lost: whichever comes first.
+    let is_lost = failure.reason.contains("was acknowledged") || failure.reason.contains("damage");
+    assert!(is_lost, "{failure}");
 }
 
 /// A process that was killed leaves blocks that can be read and are not durable. The next one has to make them so before it
@@ -309,7 +242,7 @@ fn a_start_that_does_not_sync_what_it_found_is_found() {
         starts += u32::from(is_omitted);
         !is_omitted
     });
-    assert_eq!(starts, 3);
+    assert_eq!(starts, 2, "the first start finds nothing");
     let failure = explore(&without).expect_failure();
     println!("{failure}");
     assert!(failure.reason.contains("damage"), "{failure}");
@@ -318,14 +251,14 @@ fn a_start_that_does_not_sync_what_it_found_is_found() {
 #[test]
 fn a_torn_log_is_cut_under_loss_of_power() {
     let storage = MemoryStorage::new();
-    live(&storage, None, 0, |_| {}).unwrap();
+    live(&shared(storage.clone()), None, 0, |_| {}).unwrap();
     let mut tree = storage.files();
     let mut torn = tree.get(LOG).unwrap().to_vec();
     torn.truncate(torn.len() - 100);
     tree.insert(LOG, torn);
     let recorder = DiskRecorder::over(&tree);
     let acknowledge = |element| recorder.acknowledge(element);
-    live(&*recorder.storage(), None, 100, acknowledge).unwrap();
+    live(&recorder.storage(), None, 100, acknowledge).unwrap();
     let trace = recorder.trace();
     let is_cut = |it: &DiskOperation| matches!(it, DiskOperation::SetLength { .. });
     assert!(trace.operations().iter().any(is_cut));
@@ -336,11 +269,14 @@ fn a_torn_log_is_cut_under_loss_of_power() {
 fn one_fault_gives_the_right_list_or_an_error() {
     let before = MemoryStorage::new();
     let mut known = 0;
-    live(&before, None, 0, |element| known = known.max(element)).unwrap();
+    live(&shared(before.clone()), None, 0, |element| {
+        known = known.max(element);
+    })
+    .unwrap();
     let program = |storage: Arc<dyn Storage>| {
         let mut acknowledged = Vec::new();
-        live(&*storage, None, 100, |element| acknowledged.push(element))?;
-        let found = Node::start(&*storage, None)?.read()?;
+        live(&storage, None, 100, |element| acknowledged.push(element))?;
+        let found = Node::start(&storage, None)?.read()?;
         match acknowledged.iter().find(|it| !found.contains(it)) {
             Some(lost) => Err(format!("{LOG}: {lost} was acknowledged and is lost")),
             None => Ok(found),
@@ -364,7 +300,7 @@ fn one_fault_gives_the_right_list_or_an_error() {
                 if is_silent {
                     return Ok(());
                 }
-                let mut node = Node::start(&MemoryStorage::from_files(&run.files), None)?;
+                let mut node = Node::start(&shared(MemoryStorage::from_files(&run.files)), None)?;
                 let found = node.read()?;
                 match (0..=known).find(|it| is_old && !found.contains(it)) {
                     Some(lost) => Err(format!("{lost} was there before, now {found:?}")),

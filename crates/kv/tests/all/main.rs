@@ -5,6 +5,8 @@ mod crash;
 #[cfg(test)]
 mod file;
 #[cfg(test)]
+mod node;
+#[cfg(test)]
 mod oracle;
 #[cfg(test)]
 mod world;

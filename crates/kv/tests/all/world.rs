@@ -1,15 +1,14 @@
-//! A store and its clients in the simulated world, under faults drawn by swarm.
+//! Replicas and their clients in the simulated world, under faults drawn by swarm.
 
 use crate::oracle::{Action, Asked, Oracle};
-use seatrial_kv::{Bug, Client, ClientOptions, Outcome, Store, StoreOptions, Transaction};
+use seatrial_kv::{Bug, Client, ClientOptions, Outcome, Replica, ReplicaOptions, Transaction};
 use seatrial_machine::{
-    DataFolder, Fault, FaultKind, Input, Link, LogName, Machine, NodeId, Output, Rng, Ticket, Time,
+    DataFolder, Fault, FaultKind, Input, Link, Machine, NodeId, Output, Rng, Ticket, Time,
 };
 use seatrial_sim::{Booted, World, WorldOptions, explore};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const SERVER: NodeId = NodeId::server(1);
 const CLIENTS: u32 = 5;
 /// Transactions that a client keeps under way.
 const PIPELINE: usize = 3;
@@ -18,8 +17,8 @@ const ACTIONS: u64 = 300;
 
 /// What lives in this world.
 enum Node {
-    Store(Box<Store>),
-    Client(Client),
+    Replica(Box<Replica>),
+    Client(Box<Client>),
 }
 
 impl Machine for Node {
@@ -28,21 +27,21 @@ impl Machine for Node {
 
     fn turn(&mut self, now: Time, input: Input<Transaction>, out: &mut Vec<Output<Outcome>>) {
         match self {
-            Node::Store(store) => store.turn(now, input, out),
+            Node::Replica(replica) => replica.turn(now, input, out),
             Node::Client(client) => client.turn(now, input, out),
         }
     }
 
     fn wake_at(&self) -> Option<Time> {
         match self {
-            Node::Store(store) => store.wake_at(),
+            Node::Replica(replica) => replica.wake_at(),
             Node::Client(client) => client.wake_at(),
         }
     }
 
     fn check_invariants(&self) {
         match self {
-            Node::Store(store) => store.check_invariants(),
+            Node::Replica(replica) => replica.check_invariants(),
             Node::Client(client) => client.check_invariants(),
         }
     }
@@ -59,33 +58,39 @@ fn closed(node: &mut Node, now: Time, _: NodeId, out: &mut Vec<Output<Outcome>>)
 /// Starts a node; every life of a client gets a seed of its own.
 fn boot(
     seed: u64,
+    servers: Vec<NodeId>,
     bug: Option<Bug>,
 ) -> impl FnMut(NodeId, &DataFolder) -> Result<Booted<Node>, String> {
     let mut seeds = Rng::from_seed(seed).fork("clients");
     move |id, data| {
         if id.is_client() {
-            let options = ClientOptions {
+            let mut options = ClientOptions {
                 request_timeout: Duration::from_millis(500),
                 hello_interval: Duration::from_millis(20),
-                ..ClientOptions::new(SERVER, seeds.word())
+                repeat_interval: Duration::from_millis(100),
+                servers: servers.clone(),
+                ..ClientOptions::new(id, seeds.word())
             };
-            let machine = Node::Client(Client::new(options));
+            let home = id.number() as usize % servers.len();
+            options.servers.rotate_left(home);
+            let machine = Node::Client(Box::new(Client::new(options)));
             return Ok(Booted::new(machine));
         }
-        let options = StoreOptions {
-            bug,
-            ..StoreOptions::default()
-        };
-        let log = data.log(LogName::MAIN).map_err(|error| error.to_string())?;
-        let (store, report) = Store::boot(&log, options).map_err(|error| error.to_string())?;
-        let machine = Node::Store(Box::new(store));
-        Ok(Booted::with_log(machine, report.recovery.end))
+        let mut options = ReplicaOptions::new(id, servers.iter().copied());
+        options.bug = bug;
+        options.seed = seed;
+        options.heartbeat = Duration::from_millis(5);
+        options.election = Duration::from_millis(40);
+        let booted = Replica::boot(data, options).map_err(|error| error.to_string())?;
+        let machine = Node::Replica(Box::new(booted.0));
+        Ok(Booted::with_log(machine, booted.1.recovery.end))
     }
 }
 
 /// One run: its world, the requests under way, and the oracle.
 struct Run {
     world: World<Node>,
+    servers: Vec<NodeId>,
     rng: Rng,
     oracle: Oracle,
     asked: BTreeMap<Ticket, (NodeId, Asked)>,
@@ -97,20 +102,24 @@ struct Run {
 }
 
 impl Run {
-    fn new(seed: u64, bug: Option<Bug>) -> Run {
+    fn new(seed: u64, servers: u32, bug: Option<Bug>) -> Run {
+        let servers: Vec<NodeId> = (1..=servers).map(NodeId::server).collect();
         let mut rng = Rng::from_seed(seed).fork("run");
         let options = WorldOptions::swarm(&mut rng, &FaultKind::ALL);
         let mut kinds = vec![FaultKind::Kill];
         let others = [FaultKind::Pause, FaultKind::Partition, FaultKind::Clock];
         kinds.extend(others.into_iter().filter(|_| rng.chance(0.5)));
-        let mut world = World::new(seed, options, boot(seed, bug));
+        let mut world = World::new(seed, options, boot(seed, servers.clone(), bug));
         world.notify_closed(closed);
-        world.add(SERVER);
+        for server in &servers {
+            world.add(*server);
+        }
         for number in 0..CLIENTS {
             world.add(NodeId::client(number));
         }
         Run {
             world,
+            servers,
             rng,
             oracle: Oracle::default(),
             asked: BTreeMap::new(),
@@ -167,6 +176,12 @@ impl Run {
             return;
         }
         self.is_broken = true;
+        let server = *self.rng.pick(&self.servers);
+        let other = if self.rng.chance(0.5) {
+            client
+        } else {
+            *self.rng.pick(&self.servers)
+        };
         let fault = match *self.rng.pick(&self.kinds) {
             FaultKind::Kill if self.rng.chance(0.2) => {
                 self.asked.retain(|_, (asker, _)| *asker != client);
@@ -178,11 +193,11 @@ impl Run {
             | FaultKind::Corruption
             | FaultKind::Membership => {
                 self.kills += 1;
-                Fault::Kill(SERVER)
+                Fault::Kill(server)
             }
-            FaultKind::Pause => Fault::Pause(SERVER),
+            FaultKind::Pause => Fault::Pause(server),
             FaultKind::Partition => {
-                let links = Link::both(client, SERVER).into();
+                let links = Link::both(other, server).into();
                 if self.rng.chance(0.5) {
                     Fault::Cut(links)
                 } else {
@@ -190,7 +205,7 @@ impl Run {
                 }
             }
             FaultKind::Clock => Fault::Skew {
-                node: *self.rng.pick(&[client, SERVER]),
+                node: *self.rng.pick(&[client, server]),
                 offset_ns: self.rng.below(400_000_000) as i64 - 200_000_000,
                 rate_ppm: self.rng.below(200_000) as i32 - 100_000,
             },
@@ -200,8 +215,10 @@ impl Run {
 
     fn mend(&mut self) {
         self.is_broken = false;
-        for fault in [Fault::Heal, Fault::Resume(SERVER), Fault::Restart(SERVER)] {
-            self.world.apply(&fault);
+        self.world.apply(&Fault::Heal);
+        for server in &self.servers {
+            self.world.apply(&Fault::Resume(*server));
+            self.world.apply(&Fault::Restart(*server));
         }
         for number in 0..CLIENTS {
             self.world.apply(&Fault::Restart(NodeId::client(number)));
@@ -242,35 +259,57 @@ impl Run {
     }
 }
 
-#[test]
-fn the_store_is_strictly_serializable() {
+fn check_seeds(servers: u32, seeds: u64) {
     let (mut committed, mut unknown, mut kills) = (0, 0, 0);
-    let exploration = explore(0..1_000, |seed| {
-        let mut run = Run::new(seed, None);
+    let exploration = explore(0..seeds, |seed| {
+        let mut run = Run::new(seed, servers, None);
         let checked = run.check();
         committed += run.oracle.committed;
         unknown += run.oracle.unknown;
         kills += run.kills;
         checked
     });
-    assert_eq!(exploration.failure, None);
+    assert_eq!(exploration.failure, None, "{servers} nodes");
     // It was no walk in the park, and not only trouble either.
-    println!("{committed} committed, {unknown} unknown, {kills} kills");
-    assert!(committed > 100_000 && unknown > 20_000 && kills > 10_000);
+    println!("{servers} nodes: {committed} committed, {unknown} unknown, {kills} kills");
+    let seeds = seeds as usize;
+    assert!(committed > 100 * seeds && unknown > 5 * seeds && kills > 5 * seeds as u64);
+}
+
+#[test]
+fn one_node_is_strictly_serializable() {
+    check_seeds(1, 300);
+}
+
+#[test]
+fn three_nodes_are_strictly_serializable() {
+    check_seeds(3, 300);
+}
+
+#[test]
+fn five_nodes_are_strictly_serializable() {
+    check_seeds(5, 100);
 }
 
 #[test]
 fn every_planted_bug_is_found_within_its_seeds() {
-    for (bug, seeds) in [
-        (Bug::AckBeforeAppend, 10),
-        (Bug::StaleRead, 10),
-        (Bug::LostAppend, 10),
-        (Bug::DirtyAbort, 10),
+    for (bug, servers, seeds) in [
+        (Bug::AckBeforeAppend, 1, 10),
+        (Bug::StaleRead, 3, 10),
+        (Bug::LostAppend, 3, 10),
+        (Bug::DirtyAbort, 3, 10),
+        (Bug::MissingSync, 1, 50),
+        (Bug::MissingSync, 3, 300),
+        (Bug::VoteForgotten, 3, 1_000),
+        (Bug::ConflictKept, 3, 1_000),
+        (Bug::StaleLeaderRead, 3, 50),
+        (Bug::CommitWithoutQuorum, 3, 50),
+        (Bug::ReplyAtAppend, 3, 50),
     ] {
-        let found = explore(0..seeds, |seed| Run::new(seed, Some(bug)).check());
-        println!("{bug}: {found:?}");
+        let found = explore(0..seeds, |seed| Run::new(seed, servers, Some(bug)).check());
+        println!("{bug}, {servers} nodes: {found:?}");
         let (seed, reason) = found.failure.expect("the bug is found");
-        let again = Run::new(seed, Some(bug)).check();
+        let again = Run::new(seed, servers, Some(bug)).check();
         assert_eq!(again, Err(reason), "{bug}: the seed replays it");
     }
 }
@@ -279,7 +318,7 @@ fn every_planted_bug_is_found_within_its_seeds() {
 fn the_same_seed_gives_the_same_events() {
     for seed in 0..5 {
         let fingerprints = [(); 2].map(|()| {
-            let mut run = Run::new(seed, None);
+            let mut run = Run::new(seed, 3, None);
             run.check().unwrap();
             (run.world.fingerprint(), run.world.turns())
         });

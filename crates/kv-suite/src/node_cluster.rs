@@ -1,0 +1,115 @@
+//! The cluster that a node belongs to, from its command line.
+
+use seatrial_host::Cluster;
+use seatrial_machine::NodeId;
+use seatrial_suite::{OptionValues, SuiteError};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// Number of this node.
+pub(crate) const NODE: &str = "node";
+/// The other nodes.
+pub(crate) const PEERS: &str = "peers";
+/// Number of the cluster.
+pub(crate) const CLUSTER: &str = "cluster";
+
+/// The options of a node that define its cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeCluster {
+    pub(crate) node: NodeId,
+    pub(crate) cluster: u64,
+    pub(crate) peers: BTreeMap<NodeId, SocketAddr>,
+}
+
+impl NodeCluster {
+    /// Reads the options; without them the node is alone.
+    pub(crate) fn read(options: &OptionValues) -> Result<NodeCluster, SuiteError> {
+        let node = options.number(NODE, 1..=u64::from(u16::MAX), 1)?;
+        let node = NodeId::server(node as u32);
+        let cluster = options.number(CLUSTER, 1..=u64::MAX, 1)?;
+        let mut peers = BTreeMap::new();
+        if let Some(text) = options.get(PEERS) {
+            let text = text
+                .to_str()
+                .ok_or_else(|| format!("--{PEERS} is not valid UTF-8"))?;
+            for one in text.split(',') {
+                let (peer, address) = parse_peer(one)?;
+                if peer == node {
+                    return Err(format!("--{PEERS}: {peer} is this node itself").into());
+                }
+                if peers.insert(peer, address).is_some() {
+                    return Err(format!("--{PEERS}: {peer} is given twice").into());
+                }
+            }
+        }
+        Ok(NodeCluster {
+            node,
+            cluster,
+            peers,
+        })
+    }
+
+    /// All nodes.
+    pub(crate) fn voters(&self) -> impl Iterator<Item = NodeId> + use<'_> {
+        self.peers.keys().copied().chain([self.node])
+    }
+
+    /// What the host needs to know.
+    pub(crate) fn cluster(&self) -> Cluster {
+        Cluster {
+            id: self.cluster,
+            node: self.node,
+            addresses: self.peers.clone(),
+        }
+    }
+}
+
+/// One `nN=ADDRESS`.
+fn parse_peer(text: &str) -> Result<(NodeId, SocketAddr), String> {
+    let parsed = text.split_once('=').and_then(|(name, address)| {
+        let number: u16 = name.strip_prefix('n').unwrap_or(name).parse().ok()?;
+        let address = address.parse().ok()?;
+        (number > 0).then(|| (NodeId::server(number.into()), address))
+    });
+    parsed.ok_or_else(|| {
+        format!("--{PEERS} takes nodes and addresses such as n2=127.0.0.1:7002,n3=…, not {text:?}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(node: &str, peers: Option<&str>) -> Result<NodeCluster, String> {
+        let mut options = OptionValues::default();
+        options.insert(NODE, node.into());
+        if let Some(peers) = peers {
+            options.insert(PEERS, peers.into());
+        }
+        NodeCluster::read(&options).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn peers_are_nodes_with_addresses() {
+        let alone = read("1", None).unwrap();
+        assert!(alone.peers.is_empty());
+        let one = read("2", Some("n1=127.0.0.1:1,3=[::1]:9")).unwrap();
+        let numbers: Vec<u32> = one.voters().map(NodeId::number).collect();
+        assert_eq!(numbers, [1, 3, 2]);
+        assert_eq!(one.cluster().addresses.len(), 2);
+    }
+
+    #[test]
+    fn wrong_peers_are_refused_with_the_reason() {
+        for (peers, reason) in [
+            ("n1=127.0.0.1:1,n1=127.0.0.1:2", "n1 is given twice"),
+            ("n2=127.0.0.1:1", "n2 is this node itself"),
+            ("n0=127.0.0.1:1", "n0=127.0.0.1:1"),
+            ("n1=here", "n1=here"),
+            ("", "\"\""),
+        ] {
+            let error = read("2", Some(peers)).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

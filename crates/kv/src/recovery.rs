@@ -1,0 +1,200 @@
+//! Recovery of a journal: what a replica knows at its start.
+
+use crate::journal::{BlockHead, JOURNAL, JournalOwner, JournalRecord};
+use seatrial_blocks::{Block, Frames, RecoverError, Recovery, Walker};
+use seatrial_consensus::{LogEntry, Vote};
+use seatrial_machine::{Log, NodeId};
+use std::collections::VecDeque;
+
+/// Why a replica cannot start from its folder.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    /// A file cannot be read.
+    #[error(transparent)]
+    File(#[from] std::io::Error),
+    /// The journal cannot be read to its end.
+    #[error(transparent)]
+    Journal(#[from] RecoverError),
+    /// A complete record that a replica does not write.
+    #[error("record at {offset} (byte {place} of the payload of its block): {problem}")]
+    Record {
+        /// Offset of the record's block.
+        offset: u64,
+        /// Offset of the record within the block's payload.
+        place: usize,
+        /// The error.
+        problem: String,
+    },
+    /// The folder belongs to another node or cluster.
+    #[error("the folder belongs to node {} of cluster {}, not to node {} of cluster {}", .found.1, .found.0, .expected.1, .expected.0)]
+    Owner {
+        /// Cluster and node of the folder.
+        found: (u64, NodeId),
+        /// Cluster and node that start.
+        expected: (u64, NodeId),
+    },
+    /// Entries are missing between the newest checkpoint and the journal.
+    #[error("the journal begins at index {first}, the newest checkpoint ends at {checkpoint}")]
+    Gap {
+        /// First index of the journal.
+        first: u64,
+        /// Index of the newest checkpoint; 0: there is none.
+        checkpoint: u64,
+    },
+    /// Consensus refuses to start.
+    #[error(transparent)]
+    Consensus(#[from] seatrial_consensus::ConfigError),
+}
+
+/// The contents of a journal.
+#[derive(Debug)]
+pub(crate) struct JournalContents {
+    /// Its end.
+    pub(crate) recovery: Recovery,
+    /// Head of the last block; `None`: the journal is empty.
+    pub(crate) head: Option<BlockHead>,
+    /// The founding voters and the rule of checkpoints, unless that block was freed.
+    pub(crate) founding: Option<(Vec<NodeId>, u64)>,
+    /// The checkpoint that the log must continue, if the last one was transferred.
+    pub(crate) installed: u64,
+    /// Consecutive entries.
+    pub(crate) entries: Vec<LogEntry>,
+    /// First index and position of blocks with entries.
+    pub(crate) blocks: VecDeque<(u64, u64)>,
+}
+
+impl JournalContents {
+    /// Reads a journal from its first position to its end. Memory: the entries. `keeps_replaced`: a planted bug.
+    pub(crate) fn read(
+        log: &Log,
+        owner: JournalOwner,
+        keeps_replaced: bool,
+    ) -> Result<JournalContents, BootError> {
+        let mut walker = Walker::new(log, log.start());
+        if log.start() == 0 {
+            walker = walker.expecting(0);
+        }
+        let mut reader = JournalReader {
+            owner,
+            keeps_replaced,
+            head: None,
+            founding: None,
+            installed: 0,
+            entries: Vec::new(),
+            blocks: VecDeque::new(),
+        };
+        let mut blocks = 0;
+        let result = loop {
+            match walker.next_block() {
+                Ok(Some(block)) => reader.block(&block)?,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+            blocks += 1;
+        };
+        Ok(JournalContents {
+            recovery: Recovery::after(&walker, blocks, result)?,
+            head: reader.head,
+            founding: reader.founding,
+            installed: reader.installed,
+            entries: reader.entries,
+            blocks: reader.blocks,
+        })
+    }
+
+    /// Number of the last start.
+    pub(crate) fn start(&self) -> u64 {
+        self.head.map_or(0, |head| head.start)
+    }
+
+    /// The durable vote.
+    pub(crate) fn vote(&self) -> Vote {
+        self.head.map(|head| head.vote).unwrap_or_default()
+    }
+}
+
+/// Reads the records of a journal in order.
+#[derive(Debug)]
+struct JournalReader {
+    owner: JournalOwner,
+    keeps_replaced: bool,
+    head: Option<BlockHead>,
+    founding: Option<(Vec<NodeId>, u64)>,
+    installed: u64,
+    entries: Vec<LogEntry>,
+    blocks: VecDeque<(u64, u64)>,
+}
+
+impl JournalReader {
+    fn block(&mut self, block: &Block<'_>) -> Result<(), BootError> {
+        let error = |place, problem| BootError::Record {
+            offset: block.offset,
+            place,
+            problem,
+        };
+        if block.header.kind != JOURNAL {
+            let kind = block.header.kind.0;
+            let text = format!("a block of kind {kind} is not of a replica's journal");
+            return Err(error(0, text));
+        }
+        let mut first = None;
+        for frame in Frames::new(block.payload) {
+            let frame = frame.map_err(|problem| error(0, problem.to_string()))?;
+            let record = JournalRecord::decode(&frame)
+                .map_err(|problem| error(frame.offset, problem.to_string()))?;
+            if let JournalRecord::Entry(entry) = &record
+                && first.is_none()
+            {
+                first = Some(entry.index);
+                while self.blocks.pop_back_if(|it| it.0 >= entry.index).is_some() {}
+                self.blocks.push_back((entry.index, block.offset));
+            }
+            self.record(record)?
+                .map_err(|problem| error(frame.offset, problem))?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, record: JournalRecord) -> Result<Result<(), String>, BootError> {
+        match record {
+            JournalRecord::Head(head) => {
+                if head.owner != self.owner {
+                    return Err(BootError::Owner {
+                        found: (head.owner.cluster, head.owner.node),
+                        expected: (self.owner.cluster, self.owner.node),
+                    });
+                }
+                self.head = Some(head);
+            }
+            JournalRecord::Founding {
+                voters,
+                checkpoint_bytes,
+            } => self.founding = Some((voters, checkpoint_bytes)),
+            JournalRecord::Install { index, .. } => {
+                self.installed = index;
+                self.entries.clear();
+                self.blocks.clear();
+            }
+            JournalRecord::Entry(entry) => return Ok(self.entry(entry)),
+        }
+        Ok(Ok(()))
+    }
+
+    fn entry(&mut self, entry: LogEntry) -> Result<(), String> {
+        if let Some(first) = self.entries.first().map(|it| it.index) {
+            let next = first + self.entries.len() as u64;
+            if entry.index > next {
+                return Err(format!("entry {} after entry {}", entry.index, next - 1));
+            }
+            if entry.index < next && self.keeps_replaced {
+                return Ok(()); // the planted bug
+            }
+            // An entry replaces the one with its index and all that follow.
+            let kept = entry.index.saturating_sub(first);
+            self.entries
+                .truncate(usize::try_from(kept).unwrap_or(usize::MAX));
+        }
+        self.entries.push(entry);
+        Ok(())
+    }
+}

@@ -1,0 +1,710 @@
+//! A replica: consensus, journal, state and callers in one machine.
+
+mod callers;
+mod fetch;
+mod incoming;
+mod waiting_reads;
+
+use crate::bug::Bug;
+use crate::journal::{JournalOwner, JournalWriter};
+use crate::message::{Code, MessageHeader, MessageKind, VERSION, WINDOW};
+use crate::outcome::Outcome;
+use crate::pending::PendingCommands;
+use crate::recovery::{BootError, JournalContents};
+use crate::replica_message;
+use crate::state::{AppliedRequest, Planted, StoreState};
+use crate::store_command::{StoreCommand, begin_entry, read_entry};
+use crate::transaction::Transaction;
+use bytes::Bytes;
+use callers::Callers;
+use fetch::{FetchJob, FetchedEntries};
+use seatrial_blocks::Recovery;
+use seatrial_consensus::{
+    CachedLog, Committed, Config, Consensus, ConsensusStopped, EntryLog, Fetch, LogEntry,
+    MemberStatus, Members, Payload, Persist, ReadGrant, Ready, Refused, Role, SnapshotMark,
+    StartPoint,
+};
+use seatrial_machine::{
+    Computed, DataFolder, Input, LogName, Machine, NodeId, Output, Ticket, Time,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use waiting_reads::WaitingReads;
+
+/// Options of a replica.
+#[derive(Clone, Debug)]
+pub struct ReplicaOptions {
+    /// This node.
+    pub node: NodeId,
+    /// Number of the cluster: nodes of another one are refused.
+    pub cluster: u64,
+    /// The voters of a new cluster. Ignored by a node whose folder is not empty.
+    pub voters: Vec<NodeId>,
+    /// Time between a leader's heartbeats.
+    pub heartbeat: Duration,
+    /// A follower that hears nothing for one to two times this long campaigns. At least twice the longest sync.
+    pub election: Duration,
+    /// The seed of election timeouts.
+    pub seed: u64,
+    /// A bug to plant.
+    pub bug: Option<Bug>,
+    /// Maximum number of requests and reads that wait for their result at this node; more are dropped.
+    pub callers_max: usize,
+    /// A checkpoint is made after this many bytes of commands. A rule of the cluster: a node whose folder is not empty keeps
+    /// the value of its first start.
+    pub checkpoint_bytes: u64,
+}
+
+impl ReplicaOptions {
+    /// The default options of a node of a cluster with these voters.
+    pub fn new(node: NodeId, voters: impl IntoIterator<Item = NodeId>) -> ReplicaOptions {
+        ReplicaOptions {
+            node,
+            cluster: 1,
+            voters: voters.into_iter().collect(),
+            heartbeat: Duration::from_millis(100),
+            election: Duration::from_secs(1),
+            seed: 1,
+            bug: None,
+            callers_max: 65_536,
+            checkpoint_bytes: 64 << 20,
+        }
+    }
+}
+
+/// Result of a recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BootReport {
+    /// The end of the journal. The driver truncates it there.
+    pub recovery: Recovery,
+    /// Entries in the journal after the newest checkpoint.
+    pub entries: u64,
+    /// Index of the newest checkpoint; 0: there is none.
+    pub checkpoint: u64,
+    /// Number of this start, from 1.
+    pub start: u64,
+}
+
+/// What a replica is at the moment, for its page, metrics and tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaStatus {
+    /// Role, term, leader and positions.
+    pub member: MemberStatus,
+    /// The membership that is in force here.
+    pub members: Members,
+    /// The last applied entry.
+    pub applied: u64,
+    /// Keys.
+    pub keys: u64,
+    /// Bytes of keys and values.
+    pub bytes: u64,
+    /// Open sessions.
+    pub sessions: u64,
+}
+
+/// One member of a replicated store: orders requests by consensus, makes them durable in its journal, executes them in the same
+/// order as all others, and replies at the node at which a client waits.
+///
+/// ```text
+///   client ─► request ─► pending ─┬─ leader: propose ─► Consensus ─► Ready ─┬─ send ──────► other replicas
+///                                 └─ follower: forward ─► leader            ├─ persist ───► journal ─► persisted
+///   client ◄── reply ◄── caller ◄── state ◄── committed entries ◄───────────┤
+///   client ─► read ─► index of a quorum ─► state has applied it ─► reply    └─ read index
+/// ```
+///
+/// It owns the state, the sessions in it, the journal's end, consensus, and the callers of this node. Its loop: take one input;
+/// at a wake-up propose or forward all commands that gathered, as one entry; carry out what consensus has ready; apply what is
+/// committed. While a block of the journal is being written, commands gather for the next: group commit without a timer. Any
+/// node takes requests of any client. Reads do not enter the log: one round to a quorum serves all that came before it.
+///
+/// Each request is executed once, also if it is sent again or to another node: sessions are part of the state.
+#[derive(Debug)]
+pub struct Replica {
+    options: ReplicaOptions,
+    core: Box<Core>,
+    journal: JournalWriter,
+    state: StoreState,
+    /// The last applied entry and its term.
+    applied: (u64, u64),
+    /// Time of the last applied or proposed entry.
+    stamped: Time,
+    members: Members,
+    pending: PendingCommands,
+    callers: Callers,
+    reads: WaitingReads,
+    phase: ReplicaPhase,
+    /// Founding to write at the first start.
+    founding: Option<(Members, u64)>,
+    start: u64,
+    now: Time,
+    /// Read by jobs, beside the machine.
+    data: DataFolder,
+    /// Number of jobs so far.
+    jobs: u64,
+    planted: PlantedState,
+}
+
+/// Consensus over the log in memory.
+type Core = Consensus<CachedLog>;
+
+/// How far a replica is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReplicaPhase {
+    /// Before the first turn.
+    Booted,
+    /// The record of the start is not durable yet: its number must not be used before.
+    Starting,
+    Running,
+    Stopped,
+}
+
+/// State of the planted bugs that depend on time.
+#[derive(Debug, Default)]
+struct PlantedState {
+    /// Blocks that were reported as durable and are written later.
+    held: VecDeque<(Time, Vec<u8>, Ticket)>,
+    /// An old state, and when it was current.
+    snapshot: Option<(Time, StoreState)>,
+    /// Entries to execute before they are committed.
+    early: VecDeque<LogEntry>,
+}
+
+/// Time for which the planted [`Bug::AckBeforeAppend`] holds blocks back.
+const LAZY_INTERVAL: Duration = Duration::from_millis(50);
+/// Time for which the planted [`Bug::StaleRead`] keeps a state.
+const STALE_INTERVAL: Duration = Duration::from_millis(100);
+/// Blocks of the journal under way at which commands gather for the next entry.
+const BLOCKS_MAX: usize = 1;
+/// Tickets of jobs begin here; those of appends are the numbers of their blocks.
+const JOBS: u64 = 1 << 62;
+/// Bound of the entries in memory that are applied; those that a checkpoint does not have are always in memory.
+const CACHE_BYTES: usize = 64 << 20;
+
+impl Replica {
+    /// Recovers a replica from its folder. The driver truncates the journal at `recovery.end` of the report, then gives the
+    /// replica turns.
+    pub fn boot(
+        data: &DataFolder,
+        options: ReplicaOptions,
+    ) -> Result<(Replica, BootReport), BootError> {
+        let owner = JournalOwner {
+            cluster: options.cluster,
+            node: options.node,
+        };
+        let log = data.log(LogName::MAIN)?;
+        let keeps_replaced = options.bug == Some(Bug::ConflictKept);
+        let found = JournalContents::read(&log, owner, keeps_replaced)?;
+        let start = found.start() + 1;
+        let (voters, checkpoint_bytes) = found
+            .founding
+            .clone()
+            .unwrap_or_else(|| (options.voters.clone(), options.checkpoint_bytes));
+        let checkpoint = SnapshotMark {
+            members: Members::of_voters(voters),
+            ..SnapshotMark::default()
+        };
+        let founding = found
+            .head
+            .is_none()
+            .then(|| (checkpoint.members.clone(), checkpoint_bytes));
+        let mut entries = CachedLog::new(checkpoint.index, checkpoint.term, CACHE_BYTES);
+        if let Some(first) = found.entries.first().map(|it| it.index)
+            && (first > checkpoint.index + 1 || found.installed > checkpoint.index)
+        {
+            return Err(BootError::Gap {
+                first,
+                checkpoint: checkpoint.index,
+            });
+        }
+        entries.append(&found.entries);
+        let position = (found.recovery.next_sequence, found.recovery.end);
+        let report = BootReport {
+            recovery: found.recovery,
+            entries: found.entries.len() as u64,
+            checkpoint: checkpoint.index,
+            start,
+        };
+        let vote = found.vote();
+        let mut config = Config::new(options.node, start, options.seed);
+        config.heartbeat = options.heartbeat;
+        config.election = options.election;
+        let members = checkpoint.members.clone();
+        let applied = (checkpoint.index, checkpoint.term);
+        let core = Consensus::new(config, StartPoint { checkpoint, vote }, entries)?;
+        let replica = Replica {
+            journal: JournalWriter::new(owner, start, vote, position, found.blocks),
+            state: StoreState::new(planted(options.bug)),
+            applied,
+            stamped: Time::ZERO,
+            members,
+            pending: PendingCommands::default(),
+            callers: Callers::new((options.node, start), options.callers_max),
+            reads: WaitingReads::new(options.callers_max),
+            phase: ReplicaPhase::Booted,
+            founding,
+            start,
+            now: Time::ZERO,
+            data: data.clone(),
+            jobs: 0,
+            planted: PlantedState::default(),
+            options,
+            core: Box::new(core),
+        };
+        Ok((replica, report))
+    }
+
+    /// What the replica is now.
+    pub fn status(&self) -> ReplicaStatus {
+        ReplicaStatus {
+            member: self.core.status(),
+            members: self.members.clone(),
+            applied: self.applied.0,
+            keys: self.state.items().len() as u64,
+            bytes: self.state.size(),
+            sessions: self.state.session_count() as u64,
+        }
+    }
+
+    /// Writes the record of the start.
+    fn begin(&mut self, out: &mut Vec<Output<Outcome>>) {
+        let founding = self.founding.as_ref();
+        let founding = founding.map(|(members, bytes)| (members, *bytes));
+        let (bytes, ticket) = self.journal.start_block(founding);
+        self.phase = ReplicaPhase::Starting;
+        append(bytes, ticket, out);
+    }
+
+    /// The record of the start is durable: takes part in the cluster.
+    fn join(&mut self) -> Result<(), ConsensusStopped> {
+        self.phase = ReplicaPhase::Running;
+        self.core.tick(self.now)?;
+        // A new cluster need not wait for a timeout; a single node elects itself at every start.
+        let first = self.members.voters.first() == Some(&self.options.node);
+        let is_new = self.founding.is_some();
+        if first && (is_new || self.members.voters.len() == 1) {
+            let _ = self.core.campaign(); // refused: an election will come
+        }
+        Ok(())
+    }
+
+    fn appended(&mut self, ticket: Ticket) -> Result<(), ConsensusStopped> {
+        if let Some(newest) = self.journal.appended(ticket) {
+            self.core.persisted(newest)?;
+        }
+        if self.phase == ReplicaPhase::Starting && self.journal.under_way() == 0 {
+            self.join()?;
+        }
+        Ok(())
+    }
+
+    /// Proposes or forwards what gathered, asks for the index of gathered reads, and carries out what consensus has ready,
+    /// until there is nothing more to do.
+    fn proceed(&mut self, out: &mut Vec<Output<Outcome>>) -> Result<(), ConsensusStopped> {
+        if self.core.wake_at().is_some_and(|due| due <= self.now) {
+            self.core.tick(self.now)?;
+        }
+        self.send_commands(out)?;
+        self.ask_for_reads()?;
+        self.serve_reads(out);
+        self.carry_out_ready(out)
+    }
+
+    fn carry_out_ready(&mut self, out: &mut Vec<Output<Outcome>>) -> Result<(), ConsensusStopped> {
+        while let Some(ready) = self.core.ready()? {
+            self.carry_out(ready, out)?;
+        }
+        if self.applies_early() {
+            self.apply_early(out);
+            self.serve_reads(out);
+        }
+        Ok(())
+    }
+
+    /// Does this node know where its commands go, and may they go now?
+    fn has_commands_to_send(&self) -> bool {
+        if self.pending.is_empty() {
+            return false;
+        }
+        let status = self.core.status();
+        match status.role {
+            Role::Leader => self.journal.under_way() < BLOCKS_MAX,
+            _ => status.leader.is_some(),
+        }
+    }
+
+    fn send_commands(&mut self, out: &mut Vec<Output<Outcome>>) -> Result<(), ConsensusStopped> {
+        if !self.has_commands_to_send() {
+            return Ok(());
+        }
+        let status = self.core.status();
+        if status.role == Role::Leader {
+            return self.propose();
+        }
+        while let Some(leader) = status.leader.filter(|_| !self.pending.is_empty()) {
+            let mut commands = Vec::new();
+            self.pending.take(&mut commands);
+            out.push(Output::Send {
+                to: leader,
+                message: replica_message::encode_forward(commands),
+            });
+        }
+        Ok(())
+    }
+
+    /// Proposes one entry.
+    fn propose(&mut self) -> Result<(), ConsensusStopped> {
+        // The time of the log never goes back, whatever the leaders' clocks do.
+        let time = self.now.max(self.stamped);
+        let mut entry = Vec::new();
+        begin_entry(&mut entry, time);
+        let head = entry.len();
+        self.pending.take(&mut entry);
+        let entry = Bytes::from(entry);
+        match self.core.propose(entry.clone()) {
+            Ok(()) => {
+                self.stamped = time;
+                Ok(())
+            }
+            Err(Refused::Stopped(stopped)) => Err(stopped),
+            // Commands that cannot be an entry never will be: their clients get no reply.
+            Err(Refused::Length(_) | Refused::Membership(_)) => Ok(()),
+            Err(Refused::NotLeader(_) | Refused::Busy) => {
+                self.pending.put_back(entry[head..].to_vec());
+                Ok(())
+            }
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        ready: Ready,
+        out: &mut Vec<Output<Outcome>>,
+    ) -> Result<(), ConsensusStopped> {
+        for message in &ready.send {
+            out.push(Output::Send {
+                to: message.to,
+                message: replica_message::encode_consensus(message),
+            });
+        }
+        if let Some(persist) = ready.persist {
+            self.persist(&persist, out)?;
+        }
+        self.apply(ready.committed, out)?;
+        for grant in ready.reads {
+            self.reads.granted(grant);
+        }
+        for token in ready.reads_failed {
+            self.reads.failed(token);
+        }
+        for fetch in ready.fetch {
+            self.fetch(fetch, out)?;
+        }
+        self.serve_reads(out);
+        Ok(())
+    }
+
+    /// Reads old entries from the journal.
+    fn fetch(
+        &mut self,
+        fetch: Fetch,
+        out: &mut Vec<Output<Outcome>>,
+    ) -> Result<(), ConsensusStopped> {
+        let Some(position) = self.journal.position_of(fetch.low) else {
+            return self.core.fetched(Vec::new());
+        };
+        let job = FetchJob {
+            data: self.data.clone(),
+            position,
+            low: fetch.low,
+            high: fetch.high,
+        };
+        self.jobs += 1;
+        out.push(Output::Compute(Box::new(job), Ticket(JOBS + self.jobs)));
+        Ok(())
+    }
+
+    fn computed(&mut self, result: Computed) -> Result<(), ConsensusStopped> {
+        match result.downcast::<FetchedEntries>() {
+            Ok(fetched) => self.core.fetched(fetched.0),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn persist(
+        &mut self,
+        persist: &Persist,
+        out: &mut Vec<Output<Outcome>>,
+    ) -> Result<(), ConsensusStopped> {
+        let keeps_vote = self.options.bug != Some(Bug::VoteForgotten);
+        let (bytes, ticket) = self.journal.block(persist, keeps_vote);
+        if self.applies_early() && self.core.status().role == Role::Leader {
+            self.planted.early.extend(persist.entries.iter().cloned());
+        }
+        match self.options.bug {
+            Some(Bug::AckBeforeAppend) => {
+                let due = self.now + LAZY_INTERVAL;
+                self.planted.held.push_back((due, bytes, ticket));
+                self.appended(ticket)
+            }
+            Some(Bug::MissingSync) => {
+                append(bytes, ticket, out);
+                self.appended(ticket)
+            }
+            _ => {
+                append(bytes, ticket, out);
+                Ok(())
+            }
+        }
+    }
+
+    fn apply(
+        &mut self,
+        committed: Vec<Committed>,
+        out: &mut Vec<Output<Outcome>>,
+    ) -> Result<(), ConsensusStopped> {
+        let Some(last) = committed.last().map(|it| it.entry.index) else {
+            return Ok(());
+        };
+        for committed in committed {
+            let entry = committed.entry;
+            if self.applies_early() && entry.index <= self.applied.0 {
+                continue;
+            }
+            debug_assert_eq!(
+                entry.index,
+                self.applied.0 + 1,
+                "entries are applied in order"
+            );
+            if let Payload::Data(data) = &entry.payload {
+                self.apply_entry(entry.index, data, out);
+            }
+            self.applied = (entry.index, entry.term);
+            if let Some(members) = committed.membership {
+                self.members = members;
+            }
+        }
+        self.core.applied(last)
+    }
+
+    /// Does a planted bug execute entries before they are committed?
+    fn applies_early(&self) -> bool {
+        matches!(
+            self.options.bug,
+            Some(Bug::CommitWithoutQuorum | Bug::ReplyAtAppend)
+        )
+    }
+
+    /// The planted bugs that execute entries early: at the append, or when it is durable on the leader alone.
+    fn apply_early(&mut self, out: &mut Vec<Output<Outcome>>) {
+        let persisted = self.core.status().persisted;
+        let waits = self.options.bug == Some(Bug::ReplyAtAppend);
+        while let Some(entry) = self.planted.early.pop_front_if(|entry| {
+            entry.index <= self.applied.0 || !waits || entry.index <= persisted
+        }) {
+            if entry.index != self.applied.0 + 1 {
+                continue;
+            }
+            if let Payload::Data(data) = &entry.payload {
+                self.apply_entry(entry.index, data, out);
+            }
+            self.applied = (entry.index, entry.term);
+        }
+    }
+
+    fn apply_entry(&mut self, index: u64, data: &[u8], out: &mut Vec<Output<Outcome>>) {
+        let Some((time, commands)) = read_entry(data) else {
+            return;
+        };
+        self.stamped = self.stamped.max(time);
+        for command in commands {
+            match command {
+                Ok(StoreCommand::Request(message)) => self.apply_request(index, time, message, out),
+                Ok(StoreCommand::Open(open)) => {
+                    let session = self.state.sessions().open(time);
+                    if let Some(hello) = self.callers.opened(&open) {
+                        welcome(
+                            hello.endpoint,
+                            hello.token,
+                            session.ok_or(Code::Overloaded),
+                            out,
+                        );
+                    }
+                }
+                Ok(StoreCommand::Close { session }) => self.state.sessions().close(session),
+                // All replicas see the same bytes and stop here.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn apply_request(
+        &mut self,
+        index: u64,
+        time: Time,
+        message: &[u8],
+        out: &mut Vec<Output<Outcome>>,
+    ) {
+        let applied = self.state.apply(message, time, index);
+        let Ok(header) = MessageHeader::decode(message) else {
+            return;
+        };
+        let caller = self.callers.finished(header.first, header.second);
+        if let (Some(to), AppliedRequest::Reply(reply)) = (caller, applied) {
+            let message = reply.to_vec();
+            out.push(Output::Send { to, message });
+        }
+    }
+
+    fn ask_for_reads(&mut self) -> Result<(), ConsensusStopped> {
+        if !self.reads.wants_index(self.now) {
+            return Ok(());
+        }
+        let token = self.reads.next_token();
+        if self.options.bug == Some(Bug::StaleLeaderRead) {
+            self.reads.asked(token);
+            let index = self.applied.0;
+            self.reads.granted(ReadGrant { token, index });
+            return Ok(());
+        }
+        match self.core.read(token) {
+            Ok(()) => self.reads.asked(token),
+            Err(Refused::Stopped(stopped)) => return Err(stopped),
+            Err(_) => self.reads.refused(self.now + self.options.heartbeat),
+        }
+        Ok(())
+    }
+
+    /// Replies to the reads whose index is applied.
+    fn serve_reads(&mut self, out: &mut Vec<Output<Outcome>>) {
+        while let Some(batch) = self.reads.ready(self.applied.0) {
+            for read in batch {
+                let state = match self.options.bug {
+                    Some(Bug::StaleRead) => self.planted.stale(self.now, &self.state),
+                    _ => &self.state,
+                };
+                out.push(Output::Send {
+                    to: read.endpoint,
+                    message: state.read(&read.message).into(),
+                });
+            }
+        }
+    }
+
+    /// Writes the blocks that the planted bug holds back.
+    fn write_held(&mut self, out: &mut Vec<Output<Outcome>>) {
+        while let Some((_, bytes, ticket)) =
+            self.planted.held.pop_front_if(|held| held.0 <= self.now)
+        {
+            append(bytes, ticket, out);
+        }
+    }
+}
+
+impl PlantedState {
+    /// The planted stale read: an old state, or the current one if that is too old.
+    fn stale(&mut self, now: Time, present: &StoreState) -> &StoreState {
+        let (taken, state) = self.snapshot.get_or_insert_with(|| (now, present.clone()));
+        if now.since(*taken) >= STALE_INTERVAL {
+            *taken = now;
+            state.clone_from(present);
+        }
+        state
+    }
+}
+
+/// The planted bugs of the state.
+fn planted(bug: Option<Bug>) -> Planted {
+    Planted {
+        dirty_abort: bug == Some(Bug::DirtyAbort),
+        lost_append: (bug == Some(Bug::LostAppend)).then(BTreeMap::new),
+    }
+}
+
+fn append(bytes: Vec<u8>, ticket: Ticket, out: &mut Vec<Output<Outcome>>) {
+    out.push(Output::Append {
+        log: LogName::MAIN,
+        bytes,
+        ticket,
+    });
+}
+
+/// Replies to a hello.
+fn welcome(to: NodeId, token: u64, session: Result<u64, Code>, out: &mut Vec<Output<Outcome>>) {
+    let header = MessageHeader {
+        kind: MessageKind::Welcome,
+        code: session.err().unwrap_or(Code::Committed) as u8,
+        count: WINDOW as u16,
+        detail: u32::from(VERSION),
+        first: token,
+        second: session.unwrap_or(0),
+    };
+    if session.is_ok() {
+        out.push(Output::Admit(to));
+    }
+    out.push(Output::Send {
+        to,
+        message: header.encode().to_vec(),
+    });
+}
+
+impl Machine for Replica {
+    type Request = Transaction;
+    type Reply = Outcome;
+
+    fn turn(&mut self, now: Time, input: Input<Transaction>, out: &mut Vec<Output<Outcome>>) {
+        self.now = self.now.max(now);
+        let is_wake = matches!(input, Input::Wake);
+        let done = match (self.phase, input) {
+            (ReplicaPhase::Stopped, _) => return,
+            (ReplicaPhase::Booted, _) => {
+                self.begin(out);
+                Ok(())
+            }
+            (_, Input::Appended(ticket)) => self.appended(ticket),
+            (ReplicaPhase::Running, Input::Computed(_, result)) => self.computed(result),
+            (ReplicaPhase::Running, Input::Message { from, bytes }) => {
+                self.receive(from, bytes, out)
+            }
+            // Clients wait for the start; what other replicas say to a node that starts may be lost.
+            (ReplicaPhase::Starting, Input::Message { from, bytes }) if from.is_client() => {
+                self.receive(from, bytes, out)
+            }
+            _ => Ok(()),
+        };
+        let done = done.and_then(|()| match self.phase {
+            ReplicaPhase::Running if is_wake => self.proceed(out),
+            ReplicaPhase::Running => self.carry_out_ready(out),
+            _ => Ok(()),
+        });
+        self.write_held(out);
+        if let Err(stopped) = done {
+            self.phase = ReplicaPhase::Stopped;
+            out.push(Output::Stop(stopped.to_string()));
+        }
+    }
+
+    fn wake_at(&self) -> Option<Time> {
+        if self.phase == ReplicaPhase::Booted {
+            return Some(Time::ZERO);
+        }
+        if self.phase != ReplicaPhase::Running {
+            return None;
+        }
+        if self.has_commands_to_send() {
+            return Some(Time::ZERO);
+        }
+        let held = self.planted.held.front().map(|held| held.0);
+        [self.core.wake_at(), self.reads.wake_at(), held]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn check_invariants(&self) {
+        self.journal.check_invariants();
+        self.pending.check_invariants();
+        self.callers.check_invariants();
+        self.reads.check_invariants(self.applied.0);
+        debug_assert!(self.applies_early() || self.applied.0 <= self.core.status().committed);
+    }
+}

@@ -1,0 +1,134 @@
+//! Messages that reach a replica: from clients and from other replicas.
+
+use super::callers::HelloAction;
+use super::waiting_reads::WaitingRead;
+use super::{Replica, welcome};
+use crate::message::{
+    Code, HEADER_LENGTH, MESSAGE_LENGTH_MAX, MessageHeader, MessageKind, OPERATIONS_MAX, VERSION,
+};
+use crate::outcome::Outcome;
+use crate::replica_message::{self, ReplicaMessage};
+use crate::store_command::{Commands, OpenRequest, StoreCommand};
+use crate::transaction::Operations;
+use seatrial_consensus::{ConsensusStopped, ENTRY_LENGTH_MAX, Role};
+use seatrial_machine::{NodeId, Output};
+
+impl Replica {
+    /// Takes one message.
+    pub(super) fn receive(
+        &mut self,
+        from: NodeId,
+        bytes: Vec<u8>,
+        out: &mut Vec<Output<Outcome>>,
+    ) -> Result<(), ConsensusStopped> {
+        if !from.is_client() {
+            return self.receive_from_replica(from, bytes);
+        }
+        // A message that is not a client's is dropped: there is no endpoint to reply to.
+        let Ok(header) = MessageHeader::decode(&bytes) else {
+            return Ok(());
+        };
+        match header.kind {
+            MessageKind::Hello if is_hello(&header, &bytes) => self.hello(from, &header, out),
+            MessageKind::Request => self.request(from, &header, bytes, out),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn receive_from_replica(
+        &mut self,
+        from: NodeId,
+        bytes: Vec<u8>,
+    ) -> Result<(), ConsensusStopped> {
+        match replica_message::decode(bytes) {
+            Some(ReplicaMessage::Consensus(message)) => {
+                self.core.step(from, message)?;
+            }
+            Some(ReplicaMessage::Forward(commands)) => {
+                // One invalid command would end the entry that it is in, with commands of others.
+                let is_valid = Commands::new(&commands).all(|it| it.is_ok())
+                    && commands.len() < ENTRY_LENGTH_MAX - 8;
+                // A node that leads no more drops them: it might send them in a circle, and their clients send them again.
+                let leads = self.core.status().role == Role::Leader;
+                if leads
+                    && is_valid
+                    && !commands.is_empty()
+                    && self.pending.has_room(commands.len())
+                {
+                    self.pending.push_encoded(commands);
+                }
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn hello(&mut self, from: NodeId, hello: &MessageHeader, out: &mut Vec<Output<Outcome>>) {
+        if hello.code != VERSION {
+            return welcome(from, hello.first, Err(Code::WrongVersion), out);
+        }
+        let resend = self.options.election * 2;
+        match self.callers.hello(from, hello.first, self.now, resend) {
+            HelloAction::Open(number) => {
+                self.pending.push_command(&StoreCommand::Open(OpenRequest {
+                    origin: self.options.node,
+                    start: self.start,
+                    number,
+                }));
+            }
+            HelloAction::Wait => {}
+            HelloAction::Refuse => welcome(from, hello.first, Err(Code::Overloaded), out),
+        }
+    }
+
+    /// Queues a request. It is dropped when queues are full: a refusal could overtake the reply to an earlier delivery of the
+    /// same request.
+    fn request(
+        &mut self,
+        from: NodeId,
+        header: &MessageHeader,
+        bytes: Vec<u8>,
+        out: &mut Vec<Output<Outcome>>,
+    ) {
+        if !is_well_formed(header, &bytes) {
+            let reply = MessageHeader {
+                kind: MessageKind::Reply,
+                code: Code::Malformed as u8,
+                count: 0,
+                detail: 0,
+                ..*header
+            };
+            let message = reply.encode().to_vec();
+            return out.push(Output::Send { to: from, message });
+        }
+        if Operations::new(&bytes, header.count).are_reads() {
+            let read = WaitingRead {
+                endpoint: from,
+                message: bytes,
+            };
+            self.reads.push(read);
+            return;
+        }
+        let request = (header.first, header.second);
+        let has_room = self
+            .pending
+            .has_room(StoreCommand::request_length(bytes.len()));
+        if has_room && self.callers.wait(request, from, self.now) {
+            self.pending.push_request(bytes);
+        }
+    }
+}
+
+/// Is it a hello of any version?
+fn is_hello(header: &MessageHeader, bytes: &[u8]) -> bool {
+    bytes.len() == HEADER_LENGTH && (header.count, header.detail, header.second) == (0, 0, 0)
+}
+
+/// Can this request be executed, as far as it is decidable without its keys?
+fn is_well_formed(header: &MessageHeader, bytes: &[u8]) -> bool {
+    header.code == 0
+        && usize::from(header.count) <= OPERATIONS_MAX
+        && bytes.len() <= MESSAGE_LENGTH_MAX
+        && Operations::new(bytes, header.count).all(|operation| operation.is_ok())
+}
