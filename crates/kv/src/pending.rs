@@ -75,7 +75,7 @@ impl PendingCommands {
             self.length -= length;
             match self.queue.pop_front() {
                 Some(PendingCommand::Request(message)) => {
-                    StoreCommand::Request(&message).encode(out)
+                    StoreCommand::Request(&message).encode(out);
                 }
                 Some(PendingCommand::Encoded(bytes)) => out.extend_from_slice(&bytes),
                 None => {}
