@@ -27,7 +27,7 @@ pub fn replay(
         verdict.details.certificate = Some(CertificateStatus::Missing { reason });
         return Ok(None);
     };
-    let verifier = Verifier::read(source)?;
+    let verifier = Verifier::read_for(source, &certificate)?;
     certificate.history = Some(verifier.fingerprint());
     let file = file.to_owned();
     verdict.details.certificate = Some(match verifier.verify(&certificate) {

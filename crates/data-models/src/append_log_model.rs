@@ -1,6 +1,6 @@
 //! A log that values are appended to.
 
-use super::log_offsets::decide_offsets;
+use super::log_offsets::{decide_offsets, offset_order};
 use seatrial_history::chunk::ValueView;
 use seatrial_history::{Op, Symbol, Value};
 use seatrial_linear::SequentialModel;
@@ -145,6 +145,14 @@ impl HistoryModel for AppendLogModel {
             }
             _ => None,
         }
+    }
+
+    fn certificate_type(&self) -> Option<String> {
+        Some(self.name().to_owned())
+    }
+
+    fn linearize(&self, calls: &[ModelCall<LogOperation>]) -> Option<Vec<u32>> {
+        offset_order(calls)
     }
 
     fn monitor(

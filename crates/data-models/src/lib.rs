@@ -33,7 +33,7 @@
 //!
 //! # What is absent
 //!
-//! - No certificate: the verifier does not know these models.
+//! - No replay of certificates: the verifier (crate `verify`) has models of its own.
 //! - No checks before the end of a history.
 
 mod append_log_model;

@@ -126,6 +126,10 @@ impl HistoryModel for LockModel {
         self.discipline.name().into()
     }
 
+    fn certificate_type(&self) -> Option<String> {
+        Some(format!("{} {}", self.name(), self.discipline.name()))
+    }
+
     fn operation(
         &self,
         invocation: &Op,

@@ -32,6 +32,74 @@ const EMPTY: LogSlot = LogSlot {
     by: (PENDING, NONE),
 };
 
+/// The numbers of the calls of a linearizable log in the order of a linearization, if each append that took effect is known by
+/// its offset. Slots are filled as early as possible; a read stands between the slots that it needs and the first one that it
+/// must not find. O(n log n).
+pub(super) fn offset_order(calls: &[ModelCall<LogOperation>]) -> Option<Vec<u32>> {
+    let mut appends: Vec<(u32, u32)> = Vec::new();
+    for (number, call) in (0..).zip(calls) {
+        if let LogOperation::Append(_, offset) = call.operation {
+            match offset {
+                Some(offset) if call.is_certain() => appends.push((offset, number)),
+                _ if call.is_certain() => return None,
+                _ => {}
+            }
+        }
+    }
+    appends.sort_unstable();
+    let mut from = vec![0; appends.len()];
+    for (place, &(offset, number)) in appends.iter().enumerate() {
+        if offset as usize != place {
+            return None;
+        }
+        from[place] = calls[number as usize].call;
+    }
+    // A slot is filled after the reads that found the log to end before it.
+    for call in calls {
+        let end = match &call.operation {
+            LogOperation::ReadAt(offset, None) => *offset as usize,
+            LogOperation::ReadAll(values) => values.len(),
+            _ => continue,
+        };
+        if let Some(from) = from.get_mut(end) {
+            *from = call.call.max(*from);
+        }
+    }
+    for place in 1..from.len() {
+        from[place] = from[place].max(from[place - 1]);
+    }
+    // The number of slots that are filled before it, its point, whether it fills the next one.
+    let mut order: Vec<(usize, u32, bool, u32)> = Vec::with_capacity(calls.len());
+    for (number, call) in (0..).zip(calls.iter()) {
+        let filled = |length: usize| length.checked_sub(1).map_or(0, |last| from[last]);
+        let begun = from.partition_point(|&point| point < call.call);
+        match &call.operation {
+            LogOperation::ReadAt(offset, None) => {
+                let length = begun.min(*offset as usize);
+                order.push((length, call.call, false, number));
+            }
+            LogOperation::ReadAt(offset, Some(_)) => {
+                let length = begun.max(*offset as usize + 1);
+                if length > from.len() {
+                    return None;
+                }
+                order.push((length, call.call.max(filled(length)), false, number));
+            }
+            LogOperation::ReadAll(values) if values.len() <= from.len() => {
+                let length = values.len();
+                order.push((length, call.call.max(filled(length)), false, number));
+            }
+            LogOperation::ReadAll(_) => return None,
+            LogOperation::Append(..) => {}
+        }
+    }
+    for (place, &(_, number)) in appends.iter().enumerate() {
+        order.push((place, from[place], true, number));
+    }
+    order.sort_unstable_by_key(|&(length, point, fills, _)| (length, fills, point));
+    Some(order.into_iter().map(|(.., number)| number).collect())
+}
+
 /// Decides a log, if each successful append has an offset that is known: exact, O(n) for the operations and the values read.
 ///
 /// Slots are filled in order. A slot is filled no earlier than the invocation of its append, and of reads that found the log to

@@ -68,6 +68,11 @@ impl HistoryModel for SemaphoreModel {
         }
     }
 
+    fn certificate_type(&self) -> Option<String> {
+        let permits = self.permits?;
+        Some(format!("{} permits:{permits}", self.name()))
+    }
+
     fn missing_parameter(&self) -> Option<String> {
         let is_missing = self.permits.is_none();
         is_missing

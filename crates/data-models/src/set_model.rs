@@ -1,7 +1,7 @@
 //! A set: additions, removals, tests of one element, and reads of all elements.
 
 use super::set_elements::decide_elements;
-use super::set_reads::decide_reads;
+use super::set_reads::{decide_reads, growing_order};
 use seatrial_history::chunk::ValueView;
 use seatrial_history::{FixedMap, Op, Symbol, Value};
 use seatrial_linear::SequentialModel;
@@ -164,6 +164,21 @@ impl HistoryModel for SetModel {
             _ => return None,
         };
         Some(SetOperation::One(action, values.integer(element)))
+    }
+
+    fn certificate_type(&self) -> Option<String> {
+        Some(self.name().to_owned())
+    }
+
+    fn parts_read(&self, operation: &SetOperation) -> Vec<u32> {
+        match operation {
+            SetOperation::Read(elements) => elements.to_vec(),
+            SetOperation::One(..) => Vec::new(),
+        }
+    }
+
+    fn linearize(&self, calls: &[ModelCall<SetOperation>]) -> Option<Vec<u32>> {
+        growing_order(calls)
     }
 
     fn accesses(&self, operation: &SetOperation, parts: &mut Vec<u64>) {

@@ -25,6 +25,125 @@ pub(super) fn decide_reads(
     }
 }
 
+/// The numbers of the calls in the order of a linearization, of a set that only grows, is read as a whole, and was found to be
+/// linearizable; see [`GrowingSet`]. O(n log n) and the elements read.
+pub(super) fn growing_order(calls: &[ModelCall<SetOperation>]) -> Option<Vec<u32>> {
+    let (mut reads, adders) = reads_and_adders(calls)?;
+    reads.sort_unstable();
+    let mut main = GrowthOrder::default();
+    let mut batch: Vec<(u32, u32)> = Vec::new();
+    for &(_, call, number) in &reads {
+        let SetOperation::Read(elements) = &calls[number as usize].operation else {
+            continue;
+        };
+        for element in elements {
+            if !main.points.contains_key(element) {
+                let (adder, _, point) = adders.get(element)?;
+                batch.push((*point, (*adder)?));
+                main.points.insert(*element, *point);
+            }
+        }
+        main.push_all(calls, &mut batch);
+        main.push(call, number);
+    }
+    // What no read found is added after all of them.
+    for (element, (adder, _, point)) in &adders {
+        if let Some(adder) = adder.filter(|_| !main.points.contains_key(element)) {
+            batch.push((*point, adder));
+        }
+    }
+    main.push_all(calls, &mut batch);
+    let mut order = main.order;
+    let placed: Vec<u32> = order.iter().map(|&(.., number)| number).collect();
+    let mut is_placed = vec![false; calls.len()];
+    for number in placed {
+        is_placed[number as usize] = true;
+    }
+    for (number, call) in (0..).zip(calls) {
+        if is_placed[number as usize] || !call.is_certain() {
+            continue;
+        }
+        if let SetOperation::One(action, element) = call.operation {
+            let added = main.points.get(&element).copied().unwrap_or(0);
+            // One that finds it absent comes first at its point, any other last.
+            if action == SetAction::Absent {
+                order.push((call.call, 0, number));
+            } else {
+                order.push((call.call.max(added), u32::MAX, number));
+            }
+        }
+    }
+    order.sort_unstable();
+    Some(order.into_iter().map(|(.., number)| number).collect())
+}
+
+/// By element: its adder, whether that found it absent, and the point from which on it may be added.
+type AddersByElement = FixedMap<u32, (Option<u32>, bool, u32)>;
+
+/// Reads of all elements: how many they found, invocation, number.
+type SortedReads = Vec<(usize, u32, u32)>;
+
+/// The reads of all elements, and what adds each element. `None` if there is no read, or a removal.
+fn reads_and_adders(calls: &[ModelCall<SetOperation>]) -> Option<(SortedReads, AddersByElement)> {
+    let mut reads = SortedReads::new();
+    let mut adders: AddersByElement = FixedMap::default();
+    for (number, call) in (0..).zip(calls) {
+        let (action, element) = match &call.operation {
+            SetOperation::Read(elements) => {
+                reads.push((elements.len(), call.call, number));
+                continue;
+            }
+            SetOperation::One(action, element) => (*action, *element),
+        };
+        let (adder, is_first, point) = adders.entry(element).or_default();
+        match action {
+            SetAction::Remove | SetAction::Discard => return None,
+            SetAction::Add => (*adder, *is_first) = (Some(number), true),
+            SetAction::Put if adder.is_none() => *adder = Some(number),
+            SetAction::Absent => *point = call.call.max(*point),
+            SetAction::Put | SetAction::Present => {}
+        }
+    }
+    if reads.is_empty() {
+        return None;
+    }
+    for (adder, _, point) in adders.values_mut() {
+        let call = adder.map_or(0, |adder| calls[adder as usize].call);
+        *point = call.max(*point);
+    }
+    Some((reads, adders))
+}
+
+/// The additions and reads of a growing set in order.
+#[derive(Default)]
+struct GrowthOrder {
+    /// The point, the place from 1 on, and the number of each operation. Points ascend.
+    order: Vec<(u32, u32, u32)>,
+    /// By element: the point at which it is added.
+    points: FixedMap<u32, u32>,
+    now: u32,
+}
+
+impl GrowthOrder {
+    /// Adds an operation that takes effect from this point on.
+    fn push(&mut self, point: u32, number: u32) {
+        self.now = self.now.max(point);
+        self.order
+            .push((self.now, self.order.len() as u32 + 1, number));
+    }
+
+    /// Adds additions, which may come in any order.
+    fn push_all(&mut self, calls: &[ModelCall<SetOperation>], batch: &mut Vec<(u32, u32)>) {
+        batch.sort_unstable();
+        for (point, adder) in batch.drain(..) {
+            self.push(point, adder);
+            if let SetOperation::One(_, element) = calls[adder as usize].operation {
+                self.points.insert(element, self.now);
+            }
+        }
+    }
+}
+
 /// The operations on one element of a set that only grows.
 #[derive(Clone, Copy)]
 struct ElementAddition {

@@ -4,7 +4,7 @@ use seatrial_history::{FixedMap, Op, Value};
 use seatrial_linear::SequentialModel;
 use seatrial_linear::{HistoryModel, Unfit, ValueNumbers, plain_value};
 use std::collections::BTreeSet;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// One row of a table: in `state`, the operation with this argument can have this result, and leads to `next`.
 #[derive(Clone, Debug)]
@@ -65,6 +65,8 @@ pub struct TableModel {
     unknown: FixedMap<(u16, u32, Option<u32>), Vec<u16>>,
     /// Is there never more than one possible state?
     is_single: bool,
+    /// The rows as certificates have them: JSON.
+    document: String,
 }
 
 /// What the rows of one function have in common.
@@ -137,9 +139,12 @@ impl TableModel {
         let Some(&initial) = numbers.get(initial) else {
             return Err(whole("initial", unknown_state(initial)));
         };
+        let initial_name = states[initial as usize].as_str();
+        let document = document(initial_name, rows);
         let mut model = TableModel {
             states,
             initial,
+            document,
             ..TableModel::default()
         };
         model.fill(rows, &numbers)?;
@@ -236,6 +241,46 @@ impl TableModel {
         let found = self.values.iter().find(|(_, listed)| **listed == number);
         found.map_or("a value of no row", |(text, _)| text)
     }
+}
+
+/// The table as JSON: the initial state, and rows of state, operation, argument, result, next state; null stands for any.
+fn document(initial: &str, rows: &[StateTableRow]) -> String {
+    let value = |value: &Option<Value>| match value {
+        Some(value) => quoted(&value.to_string()),
+        None => "null".to_owned(),
+    };
+    let rows = rows.iter().map(|row| {
+        let parts = [
+            quoted(&row.state),
+            quoted(&row.operation),
+            value(&row.argument),
+            value(&row.result),
+            quoted(&row.next),
+        ];
+        format!("[{}]", parts.join(","))
+    });
+    let rows: Vec<String> = rows.collect();
+    format!(
+        "{{\"initial\":{},\"rows\":[{}]}}",
+        quoted(initial),
+        rows.join(",")
+    )
+}
+
+/// A text in JSON.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            '\0'..='\u{1f}' => {
+                let _ = write!(quoted, "\\u{:04x}", character as u32);
+            }
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 /// The numbers of the states: those in which a row begins, in the order of the rows; without any, the first state.
@@ -366,6 +411,10 @@ impl SequentialModel for TableModel {
 impl HistoryModel for TableModel {
     fn name(&self) -> &'static str {
         "table-model"
+    }
+
+    fn certificate_type(&self) -> Option<String> {
+        Some(format!("{} {}", self.name(), self.document))
     }
 
     fn missing_parameter(&self) -> Option<String> {

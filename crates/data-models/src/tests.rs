@@ -4,6 +4,7 @@
 mod array_tests;
 mod lock_tests;
 mod log_tests;
+mod proofs;
 mod set_tests;
 mod table_tests;
 
@@ -276,6 +277,7 @@ where
     M::Operation: Send,
 {
     let mut counts = [0; 2];
+    let mut proven = [0; 4];
     let mut rng = Rng::from_seed(seed);
     for number in 0..histories(3_000) {
         let plan = Plan {
@@ -305,7 +307,18 @@ where
             verdict.findings,
         );
         counts[usize::from(!expected)] += 1;
+        if number % 2 == 0 {
+            proofs::replayed(model, object, &calls, &mut rng, &mut proven);
+        }
     }
+    println!(
+        "{}: {proven:?} certificates, unproven, forged and refused",
+        model.name()
+    );
+    assert!(
+        proven[1] * 50 <= proven[0],
+        "most verdicts are proved: {proven:?}"
+    );
     println!("{}: {counts:?} linearizable and not", model.name());
     counts
 }

@@ -134,6 +134,22 @@ pub trait HistoryModel: SequentialModel {
         "monitor of the model"
     }
 
+    /// The name of the data type in certificates, with its parameters, if the verifier knows it.
+    fn certificate_type(&self) -> Option<String> {
+        None
+    }
+
+    /// The parts of the state that an operation reads which accesses all of it: for certificates, which may be about some parts.
+    fn parts_read(&self, _operation: &Self::Operation) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// The numbers of the calls in the order of a linearization, without a search, for an object or component that
+    /// [`HistoryModel::monitor`] found to be linearizable. `None`: it is searched.
+    fn linearize(&self, _calls: &[ModelCall<Self::Operation>]) -> Option<Vec<u32>> {
+        None
+    }
+
     /// What explanations write after the function of an operation: " 3", " from 1 to 2", or nothing.
     fn argument(&self, operation: &Self::Operation, _values: &ValueNumbers) -> String {
         format!(" as {operation:?}")

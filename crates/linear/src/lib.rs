@@ -61,7 +61,7 @@
 //! - `numbered_states`, `collections`, `text_reads`: states as numbers, of collections, and of appended text
 //! - `essential`: the operations that suffice for a violation
 //! - `explanation`, `order_excerpt`: a violation in words, and its order as data
-//! - `proof_draft`, `core_minimizer`: certificates
+//! - `proof_draft`, `core_minimizer`, `model_proof`: certificates
 //! - `sequential`: models of the user's own
 //! - `history_model`, `model_gathering`, `model_parts`, `model_checker`: a checker of recorded histories for any model
 //! - `register_array`: registers that operations access several at a time
@@ -90,6 +90,7 @@ mod model;
 mod model_checker;
 mod model_gathering;
 mod model_parts;
+mod model_proof;
 mod numbered_states;
 mod object;
 mod object_monitor;

@@ -6,6 +6,7 @@ use crate::history_model::{HistoryModel, ModelCall, MonitorDecision, Refutation,
 use crate::linearizable::{CONFIGURATIONS_FIRST, FINDINGS_MAX, RESULTS_MAX};
 use crate::model_gathering::{GatheredCalls, KeyedCalls, ModelGathering};
 use crate::model_parts::CallComponents;
+use crate::model_proof::ModelProof;
 use crate::object::{ObjectOperation, key_prefix};
 use crate::search::{Bound, Counterexample, Search, SearchResult};
 use crate::sequential::{ModelStates, numbered_operations};
@@ -60,8 +61,15 @@ impl<M: HistoryModel> ModelChecker<M> {
     }
 
     /// Checks a whole history, which is read once more.
-    fn verdict(&self, gathered: &mut GatheredCalls<M::Operation>) -> ModelTally {
-        let mut tally = ModelTally::default();
+    fn verdict(
+        &self,
+        gathered: &mut GatheredCalls<M::Operation>,
+        proof: Option<ModelProof>,
+    ) -> ModelTally {
+        let mut tally = ModelTally {
+            proof,
+            ..ModelTally::default()
+        };
         let bound = if self.stops_at_first && gathered.objects.len() > 1 {
             Bound {
                 configurations_max: self.bound.configurations_max.min(CONFIGURATIONS_FIRST),
@@ -123,33 +131,58 @@ impl<M: HistoryModel> ModelChecker<M> {
             values: &gathered.values,
             indeterminate: &gathered.indeterminate,
         };
-        let Err(reason) = decider.monitor(&object.calls, tally) else {
-            tally.by_monitor += 1;
-            return None;
+        let reason = match decider.monitor(&object.calls, tally) {
+            Err(reason) => reason,
+            Ok(is_linearizable) => {
+                tally.by_monitor += 1;
+                if is_linearizable {
+                    decider.prove_all(&object.calls, tally);
+                }
+                return None;
+            }
         };
         let Some(components) = CallComponents::new(&*self.model, &object.calls) else {
             tally.note_search(object.key.as_ref(), &reason);
-            return decider.search(&object.calls, tally).err();
+            return match decider.search(&object.calls, tally) {
+                Ok(order) => {
+                    tally.add_order(&object.calls, order.as_slice());
+                    None
+                }
+                Err(reason) => Some(reason),
+            };
         };
         let (mut exhausted, mut is_searched) = (None, false);
+        let mut orders: Vec<Vec<u32>> = Vec::new();
         for numbers in components.iter() {
             let calls = numbers
                 .iter()
                 .map(|&number| object.calls[number as usize].clone());
             let calls: Vec<_> = calls.collect();
-            let decided = decider.monitor(&calls, tally).or_else(|reason| {
-                tally.note_search(object.key.as_ref(), &reason);
-                is_searched = true;
-                decider.search(&calls, tally)
-            });
-            match decided {
-                Ok(true) => {}
+            let order = match decider.monitor(&calls, tally) {
                 // One violation of a key is enough.
                 Ok(false) => return None,
-                Err(reason) => _ = exhausted.get_or_insert(reason),
-            }
+                Ok(true) => decider.order(&calls, tally),
+                Err(reason) => {
+                    tally.note_search(object.key.as_ref(), &reason);
+                    is_searched = true;
+                    match decider.search(&calls, tally) {
+                        Ok(None) => return None,
+                        Ok(order) => order,
+                        Err(reason) => {
+                            exhausted.get_or_insert(reason);
+                            None
+                        }
+                    }
+                }
+            };
+            let order = order.into_iter().flatten();
+            orders.push(order.map(|number| numbers[number as usize]).collect());
         }
         tally.by_monitor += u64::from(!is_searched);
+        // An object that is not decided may be searched again.
+        if exhausted.is_none() {
+            tally.add_order(&object.calls, &orders);
+        }
         exhausted
     }
 }
@@ -193,26 +226,78 @@ impl<M: HistoryModel> PartDecider<'_, M> {
             MonitorDecision::Linearizable => Ok(true),
             MonitorDecision::Search(reason) => Err(reason),
             MonitorDecision::Refuted(refutation) => {
+                if let Some(proof) = &mut tally.proof {
+                    let named = refutation.calls.iter();
+                    let named: Vec<_> = named.map(|call| (call.call, call.ret)).collect();
+                    proof.add_refuted(self.model, (self.key, calls), &named, None);
+                }
                 self.explain(calls.len(), &refutation, tally);
                 Ok(false)
             }
         }
     }
 
-    /// Is the part linearizable, by a search? The error is the bound that was reached.
+    /// An order of a part that the monitor found to be linearizable, if a certificate is wanted.
+    fn order(&self, calls: &[ModelCall<M::Operation>], tally: &mut ModelTally) -> Option<Vec<u32>> {
+        let proof = tally.proof.as_mut()?;
+        if let Some(order) = self.model.linearize(calls) {
+            return Some(order);
+        }
+        let (entries, mut states) = self.entries(calls);
+        let mut search = Search::new(&entries, &mut states, self.bound);
+        if search.find() != SearchResult::Linearizable {
+            proof.give_up("no linearization was constructed within the bound of the search");
+            return None;
+        }
+        let order = search.linearization().into_iter();
+        Some(order.map(|entry| entry as u32).collect())
+    }
+
+    /// Adds the linearization of an object that the monitor decided as a whole: component by component.
+    fn prove_all(&self, calls: &[ModelCall<M::Operation>], tally: &mut ModelTally) {
+        if tally.proof.is_none() {
+            return;
+        }
+        let Some(components) = CallComponents::new(self.model, calls) else {
+            let order = self.order(calls, tally);
+            return tally.add_order(calls, order.as_slice());
+        };
+        let mut orders: Vec<Vec<u32>> = Vec::new();
+        for numbers in components.iter() {
+            let part = numbers.iter().map(|&number| calls[number as usize].clone());
+            let part: Vec<_> = part.collect();
+            let order = self.order(&part, tally).into_iter().flatten();
+            orders.push(order.map(|number| numbers[number as usize]).collect());
+        }
+        tally.add_order(calls, &orders);
+    }
+
+    /// An order of the part if it is linearizable, by a search; it is empty unless a certificate is wanted. The error is the
+    /// bound that was reached.
     fn search(
         &self,
         calls: &[ModelCall<M::Operation>],
         tally: &mut ModelTally,
-    ) -> Result<bool, String> {
+    ) -> Result<Option<Vec<u32>>, String> {
         let (entries, mut states) = self.entries(calls);
-        let (result, visited) = Search::new(&entries, &mut states, self.bound).run();
+        let mut search = Search::new(&entries, &mut states, self.bound);
+        let result = search.find();
+        let visited = search.table.len();
         tally.configurations += visited;
         match result {
-            SearchResult::Linearizable => Ok(true),
+            SearchResult::Linearizable => {
+                let is_wanted = tally.proof.is_some();
+                let order = is_wanted.then(|| search.linearization());
+                let order = order.into_iter().flatten();
+                Ok(Some(order.map(|entry| entry as u32).collect()))
+            }
             SearchResult::NotLinearizable(counterexample) => {
+                if let Some(proof) = &mut tally.proof {
+                    let until = entries.get(counterexample.entry).map(|entry| entry.ret);
+                    proof.add_refuted(self.model, (self.key, calls), &[], until);
+                }
                 self.violation(&entries, &states, &counterexample, None, tally);
-                Ok(false)
+                Ok(None)
             }
             SearchResult::Exhausted { bound, linearized } => {
                 let of = calls.iter().filter(|call| call.is_certain()).count();
@@ -334,6 +419,8 @@ struct ModelTally {
     by_monitor: u64,
     /// Why the first object that was searched was.
     search_reason: Option<String>,
+    /// The certificate to be, if one is wanted.
+    proof: Option<ModelProof>,
 }
 
 impl ModelTally {
@@ -341,6 +428,13 @@ impl ModelTally {
         self.checked += 1;
         self.operations += calls.len();
         self.unknown += calls.iter().filter(|call| !call.is_certain()).count();
+    }
+
+    /// Adds the linearization of an object, if a certificate is wanted.
+    fn add_order<O>(&mut self, calls: &[ModelCall<O>], components: &[Vec<u32>]) {
+        if let Some(proof) = &mut self.proof {
+            proof.add_order(calls, components);
+        }
     }
 
     fn note_search(&mut self, key: Option<&Key>, reason: &str) {
@@ -409,9 +503,10 @@ where
         }
     }
 
-    fn start(&self, _: &Aims) -> Box<dyn OnlineChecker> {
+    fn start(&self, aims: &Aims) -> Box<dyn OnlineChecker> {
         Box::new(ModelCheck {
             checker: self.clone(),
+            certifies: aims.certify,
             gathering: ModelGathering::new(),
         })
     }
@@ -424,6 +519,8 @@ where
 /// A check that gathers the operations and decides at the end.
 struct ModelCheck<M: HistoryModel> {
     checker: ModelChecker<M>,
+    /// Is a certificate wanted?
+    certifies: bool,
     gathering: ModelGathering<M>,
 }
 
@@ -458,7 +555,12 @@ where
             Ok(gathered) => gathered,
             Err(reason) => return Ok(verdict.unknown(reason).into()),
         };
-        let tally = checker.verdict(&mut gathered);
+        let data_type = checker.model.certificate_type();
+        let data_type = data_type.filter(|_| self.certifies);
+        let orphans = std::mem::take(&mut gathered.orphans);
+        let proof = data_type.map(|name| ModelProof::new(name, orphans));
+        let mut tally = checker.verdict(&mut gathered, proof);
+        let proof = tally.proof.take();
         let violations = tally.violations.iter();
         let positions = violations.flat_map(ViolationExcerpt::positions).collect();
         let ops = source.recall(&positions)?;
@@ -475,6 +577,19 @@ where
             findings,
             &mut verdict,
         );
-        Ok(verdict.into())
+        if self.certifies && proof.is_none() {
+            verdict.details.unproven = Some("the verifier does not know its model".into());
+        }
+        let mut certificate = None;
+        if let Some(proof) = proof
+            && !matches!(verdict.valid, Validity::Unknown(_))
+        {
+            let is_valid = verdict.valid == Validity::Valid;
+            match proof.certificate(is_valid, &gathered.values, source)? {
+                Ok(made) => certificate = Some(made),
+                Err(reason) => verdict.details.unproven = Some(reason),
+            }
+        }
+        Ok((verdict, certificate).into())
     }
 }

@@ -25,8 +25,8 @@ pub(crate) struct ModelGathering<M: HistoryModel> {
     open: BTreeMap<u64, (u32, Op)>,
     /// Positions of the completions of operations of unknown outcome, by that of the invocation.
     indeterminate: FixedMap<u32, u32>,
-    /// Are there successes without an invocation? Their rows are not in the order of calls.
-    has_orphans: bool,
+    /// Successes without an invocation, ascending: their rows are not in the order of calls.
+    orphans: Vec<u32>,
     /// The first row that the model does not have, and why.
     unfit: Option<(u32, String)>,
     too_long: Option<String>,
@@ -61,6 +61,8 @@ pub(crate) struct GatheredCalls<O> {
     pub(crate) objects: Vec<KeyedCalls<O>>,
     pub(crate) values: ValueNumbers,
     pub(crate) indeterminate: FixedMap<u32, u32>,
+    /// Positions of successes without an invocation, ascending.
+    pub(crate) orphans: Vec<u32>,
 }
 
 impl<M: HistoryModel> ModelGathering<M> {
@@ -72,7 +74,7 @@ impl<M: HistoryModel> ModelGathering<M> {
             values: ValueNumbers::new(),
             open: BTreeMap::new(),
             indeterminate: FixedMap::default(),
-            has_orphans: false,
+            orphans: Vec::new(),
             unfit: None,
             too_long: None,
         }
@@ -151,7 +153,7 @@ impl<M: HistoryModel> ModelGathering<M> {
         let end = Some((first + place as u64) as u32);
         let Some(position) = chunk.invocation(place) else {
             if kind == OpType::Ok {
-                self.has_orphans = true;
+                self.orphans.extend(end);
                 let row = self.add(chunk, place, 0);
                 let op = chunk.op(place);
                 self.set(model, row, (&op, Some(&op)), end);
@@ -258,7 +260,7 @@ impl<M: HistoryModel> ModelGathering<M> {
         if objects.len() > 1 && objects[0].key.is_none() {
             return Err("some operations have a key and some have none".into());
         }
-        if self.has_orphans {
+        if !self.orphans.is_empty() {
             for object in &mut objects {
                 object.calls.sort_by_key(|call| call.call);
             }
@@ -267,6 +269,7 @@ impl<M: HistoryModel> ModelGathering<M> {
             objects,
             values: self.values,
             indeterminate: self.indeterminate,
+            orphans: self.orphans,
         })
     }
 }

@@ -285,6 +285,23 @@ impl HistoryModel for RegisterArray {
         Ok(RegisterOperation::new(accesses))
     }
 
+    fn certificate_type(&self) -> Option<String> {
+        Some(self.name().to_owned())
+    }
+
+    /// By zones, if it is one register.
+    fn linearize(&self, calls: &[ModelCall<RegisterOperation>]) -> Option<Vec<u32>> {
+        let projections = RegisterProjections::new(calls);
+        let mut registers = projections.registers.values();
+        let (Some(operations), None) = (registers.next(), registers.next()) else {
+            return None;
+        };
+        let is_whole = !projections.is_spanning && operations.len() == calls.len();
+        let order = is_whole.then(|| decide_register(operations).1).flatten()?;
+        let numbers = order.iter().map(|&one| operations[one as usize].1);
+        Some(numbers.collect())
+    }
+
     fn accesses(&self, operation: &RegisterOperation, parts: &mut Vec<u64>) {
         let accesses = operation.accesses().iter();
         parts.extend(accesses.map(|access| u64::from(access.register())));
@@ -415,7 +432,7 @@ impl<'a> RegisterProjections<'a> {
             .is_spanning
             .then(|| "an operation accesses more than one register".to_owned());
         for (&register, operations) in &self.registers {
-            match decide_register(operations) {
+            match decide_register(operations).0 {
                 ZoneVerdict::Linearizable => {}
                 ZoneVerdict::Refuted(core) => return self.refuted(register, operations, &core),
                 ZoneVerdict::NotApplicable(_) => {
@@ -477,8 +494,9 @@ fn project(accesses: &[ArrayAccess], register: u32) -> Option<Action> {
     }
 }
 
-/// Decides one register, without the writes of unknown outcome that nothing reads.
-fn decide_register(operations: &[(ObjectOperation, u32)]) -> ZoneVerdict {
+/// Decides one register, without the writes of unknown outcome that nothing reads. Of a linearizable one also returns the numbers
+/// of its operations in the order of a linearization.
+fn decide_register(operations: &[(ObjectOperation, u32)]) -> (ZoneVerdict, Option<Vec<u32>>) {
     // Values are numbered anew, as zones have a table of all numbers; the initial value is 0.
     let mut numbers: FixedMap<u32, u32> = FixedMap::default();
     numbers.insert(0, 0);
@@ -493,7 +511,7 @@ fn decide_register(operations: &[(ObjectOperation, u32)]) -> ZoneVerdict {
             Action::Read(value) => Action::Read(number(value)),
             Action::Cas(from, to) => Action::Cas(number(from), number(to)),
             Action::Write(value) => Action::Write(number(value)),
-            _ => return ZoneVerdict::NotApplicable(None),
+            _ => return (ZoneVerdict::NotApplicable(None), None),
         };
         if let Action::Read(value) | Action::Cas(value, _) = action {
             needed.push(value);
@@ -515,10 +533,13 @@ fn decide_register(operations: &[(ObjectOperation, u32)]) -> ZoneVerdict {
         own += 1;
         is_kept
     });
-    match Zones::new(numbers.len()).check(&entries) {
-        ZoneVerdict::Refuted(core) => {
-            ZoneVerdict::Refuted(core.iter().map(|&entry| kept[entry as usize]).collect())
-        }
-        verdict => verdict,
+    let (verdict, order) = Zones::new(numbers.len()).check_with_order(&entries);
+    let original = |entries: Vec<u32>| -> Vec<u32> {
+        let entries = entries.into_iter();
+        entries.map(|entry| kept[entry as usize]).collect()
+    };
+    match verdict {
+        ZoneVerdict::Refuted(core) => (ZoneVerdict::Refuted(original(core)), None),
+        verdict => (verdict, order.map(original)),
     }
 }

@@ -68,7 +68,8 @@ pub(crate) fn ask(subject: &CheckerUnderTest, history: &History) -> CheckerAnswe
 
 /// Replays a certificate; a small history is settled at once or never.
 pub(crate) fn verify(history: &History, certificate: &Certificate) -> Result<(), Unproven> {
-    let verifier = Verifier::read(history).unwrap_or_else(|error| panic!("{error}"));
+    let verifier = Verifier::read_for(history, certificate);
+    let verifier = verifier.unwrap_or_else(|error| panic!("{error}"));
     verifier.with_bound(10_000_000).verify(certificate)
 }
 

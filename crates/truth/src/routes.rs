@@ -125,7 +125,8 @@ impl Routes {
             certify(&*subject.checker, &*file).map_err(anyhow::Error::from_boxed)?;
         let accepted = match &certificate {
             Some(certificate) => {
-                let verifier = Verifier::read(&*file).map_err(anyhow::Error::from_boxed)?;
+                let verifier =
+                    Verifier::read_for(&*file, certificate).map_err(anyhow::Error::from_boxed)?;
                 Some(verifier.verify(certificate).is_ok())
             }
             None => None,

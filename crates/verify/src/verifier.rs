@@ -33,7 +33,7 @@ impl From<String> for Unproven {
 /// Checks that a certificate proves its claim about this history of transactions on lists or registers, or of operations on
 /// a data type. See [`Verifier::verify`].
 pub fn verify(history: &History, certificate: &Certificate) -> Result<(), Unproven> {
-    let verifier = Verifier::read(history).map_err(|error| error.to_string())?;
+    let verifier = Verifier::read_for(history, certificate).map_err(|error| error.to_string())?;
     verifier.verify(certificate)
 }
 
@@ -64,6 +64,22 @@ impl Verifier {
     /// Reads a history once. The error is that of an unreadable source.
     pub fn read(source: &dyn ChunkSource) -> Result<Verifier, SourceError> {
         let mut verifier = Verifier::default();
+        source.round(&mut |chunk| {
+            verifier.take(chunk);
+            ControlFlow::Continue(())
+        })?;
+        Ok(verifier)
+    }
+
+    /// Reads a history once, for this certificate: with its transactions as operations of a data type if it is about one.
+    pub fn read_for(
+        source: &dyn ChunkSource,
+        certificate: &Certificate,
+    ) -> Result<Verifier, SourceError> {
+        let mut verifier = Verifier::default();
+        if is_about_operations(certificate) {
+            verifier.operations = OperationTable::keeping_transactions();
+        }
         source.round(&mut |chunk| {
             verifier.take(chunk);
             ControlFlow::Continue(())
@@ -104,11 +120,7 @@ impl Verifier {
                 format!("it is about another history ({other}; this one has {own})").into(),
             );
         }
-        let is_linear = matches!(
-            certificate.proof,
-            Proof::Linearization(_) | Proof::Nonlinearizable(_)
-        );
-        if is_linear {
+        if is_about_operations(certificate) {
             return linear_proofs::verify(&mut self.operations, certificate, self.steps_max);
         }
         self.table.end()?;
@@ -139,6 +151,14 @@ impl Verifier {
             proof => Ok(list_findings::list_orders::replay(table, model, proof)?),
         }
     }
+}
+
+/// Is it about operations on a data type, not about isolation?
+fn is_about_operations(certificate: &Certificate) -> bool {
+    matches!(
+        certificate.proof,
+        Proof::Linearization(_) | Proof::Nonlinearizable(_)
+    )
 }
 
 /// Checks that each step of this cycle exists and begins where the one before ends, and that the kinds of the steps are

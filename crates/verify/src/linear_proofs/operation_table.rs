@@ -72,6 +72,15 @@ impl OperationRow {
 
     /// Its argument: the value of its invocation, or of its successful completion if that is nil.
     pub(super) fn argument(&self) -> OperationValue {
+        let completed = self.result().filter(|_| self.outcome == RowOutcome::Ok);
+        match self.invoked() {
+            OperationValue::Nil => completed.unwrap_or(OperationValue::Nil),
+            argument => argument,
+        }
+    }
+
+    /// The value of its invocation; of its completion if only that was recorded.
+    pub(super) fn invoked(&self) -> OperationValue {
         self.value(0).unwrap_or(OperationValue::Nil)
     }
 
@@ -103,6 +112,16 @@ impl OperationRow {
 
 const _: () = assert!(size_of::<OperationRow>() == 32);
 
+/// Whose rows transactions are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum TransactionUse {
+    /// Of the other table.
+    #[default]
+    OtherTable,
+    /// Of this one: they are operations of a data type.
+    Operations,
+}
+
 /// All operations of clients that are no transactions, in the order of their places; the rows of a drain in the order of
 /// their elements.
 ///
@@ -120,8 +139,13 @@ pub(crate) struct OperationTable {
     others: Vec<Value>,
     /// By number of another value: its place in the order of texts.
     ranks: Vec<u32>,
-    /// Is any operation a transaction? Then the table has none.
+    /// By invocation of an operation on a lock: the number of its owner among `owner_names`.
+    owners: Vec<(u32, u32)>,
+    owner_names: Vec<String>,
+    owner_numbers: BTreeMap<String, u32>,
+    /// Is any operation a transaction? Then the table has none, unless it keeps them.
     has_transactions: bool,
+    transactions: TransactionUse,
     has_operations: bool,
     is_ended: bool,
     refusal: Option<String>,
@@ -130,6 +154,14 @@ pub(crate) struct OperationTable {
 }
 
 impl OperationTable {
+    /// A table that also has the transactions of a history.
+    pub(crate) fn keeping_transactions() -> OperationTable {
+        OperationTable {
+            transactions: TransactionUse::Operations,
+            ..OperationTable::default()
+        }
+    }
+
     /// Has the history operations that are no transactions?
     pub(crate) fn is_used(&self) -> bool {
         self.has_operations
@@ -232,6 +264,24 @@ impl OperationTable {
         }
     }
 
+    /// A value as it was recorded.
+    pub(super) fn value(&self, value: OperationValue) -> Value {
+        match value {
+            OperationValue::Nil => Value::Nil,
+            OperationValue::Int(integer) => Value::Int(integer),
+            OperationValue::Other(number) => self.others[number as usize].clone(),
+        }
+    }
+
+    /// The owner of an operation on a lock: its process, or the client that its value names.
+    pub(super) fn owner(&self, row: &OperationRow) -> Option<&str> {
+        let found = self
+            .owners
+            .binary_search_by_key(&row.place, |owner| owner.0);
+        let (_, number) = self.owners[found.ok()?];
+        Some(&self.owner_names[number as usize])
+    }
+
     /// The contents of a value that is a text.
     pub(super) fn as_text(&self, value: OperationValue) -> Option<&str> {
         match value {
@@ -257,13 +307,16 @@ impl OperationTable {
     }
 
     fn operation(&mut self, chunk: &Chunk, place: usize, client: u64, keys: &mut [u32]) {
-        if let ValueView::Txn(_) = chunk.value(place) {
+        if let ValueView::Txn(_) = chunk.value(place)
+            && self.transactions == TransactionUse::OtherTable
+        {
             // The other table has these.
             self.has_transactions = true;
             (self.rows, self.drained) = (Vec::new(), Vec::new());
             return;
         }
-        self.has_operations = true;
+        // A history that has transactions has the fingerprint of the other table.
+        self.has_operations |= !matches!(chunk.value(place), ValueView::Txn(_));
         let position = (chunk.first_position() + place as u64) as u32;
         let kind = chunk.kinds()[place];
         self.fingerprint.mix(chunk.index(place) << 2 | kind as u64);
@@ -280,8 +333,15 @@ impl OperationTable {
                 let mut row = new_row(position, key, f);
                 self.set_argument(&mut row, &word);
                 self.rows.push(row);
+                self.add_owner(&row, client, &word);
             }
-            kind => self.complete(chunk.invocation(place), position, (kind, key, f), &word),
+            kind => {
+                let count = self.rows.len();
+                self.complete(chunk.invocation(place), position, (kind, key, f), &word);
+                if let Some(&row) = self.rows.get(count) {
+                    self.add_owner(&row, client, &word);
+                }
+            }
         }
     }
 
@@ -309,11 +369,19 @@ impl OperationTable {
             return self.refuse(format!("the completion at {position} has no invocation"));
         };
         let mut row = self.rows[number];
+        if let Some(client) = word.client()
+            && let Ok(owner) = self
+                .owners
+                .binary_search_by_key(&row.place, |owner| owner.0)
+        {
+            self.owners[owner].1 = self.owner_number(client);
+        }
         match kind {
             OpType::Fail => row.outcome = RowOutcome::Failed,
             OpType::Ok => {
                 (row.outcome, row.end) = (RowOutcome::Ok, position);
-                if row.argument() == OperationValue::Nil {
+                let is_orphan = invocation.is_none();
+                if is_orphan || self.is_cas(row.f) && row.invoked() == OperationValue::Nil {
                     self.set_argument(&mut row, word);
                 }
                 if !self.is_cas(row.f) {
@@ -323,6 +391,31 @@ impl OperationTable {
             _ => {}
         }
         self.rows[number] = row;
+    }
+
+    /// Notes the owner of an operation on a lock.
+    fn add_owner(&mut self, row: &OperationRow, client: u64, word: &OperationWord) {
+        let f = &self.functions[usize::from(row.f)];
+        if matches!(f.as_str(), "acquire" | "release") {
+            let name = word.client();
+            let name = name.unwrap_or_else(|| format!("process {client}"));
+            let number = self.owner_number(name);
+            debug_assert!(
+                self.owners
+                    .last()
+                    .is_none_or(|&(place, _)| place < row.place)
+            );
+            self.owners.push((row.place, number));
+        }
+    }
+
+    fn owner_number(&mut self, name: String) -> u32 {
+        let next = self.owner_names.len() as u32;
+        let number = *self.owner_numbers.entry(name.clone()).or_insert(next);
+        if number == next {
+            self.owner_names.push(name);
+        }
+        number
     }
 
     fn is_cas(&self, f: u8) -> bool {
@@ -487,6 +580,15 @@ enum OperationWord {
 }
 
 impl OperationWord {
+    /// The client that it names in a field.
+    fn client(&self) -> Option<String> {
+        let OperationWord::Other(value) = self else {
+            return None;
+        };
+        let client = super::further_types::field(value, "client");
+        client.map(|client| format!("client {client}"))
+    }
+
     fn of(chunk: &Chunk, place: usize) -> OperationWord {
         match chunk.value(place) {
             ValueView::Nil => OperationWord::Nil,

@@ -22,7 +22,7 @@ pub(super) fn verify(
     let proof = Certificate::from_text(&text).with_context(name)?;
     drop(text);
     let opened = Opened::open(path, arguments.opening()?)?;
-    let verifier = Verifier::read(&*opened.source).map_err(of_source)?;
+    let verifier = Verifier::read_for(&*opened.source, &proof).map_err(of_source)?;
     let is_timeless = Provenance::of_attributes(&opened.attributes).is_timeless();
     ensure!(
         !(proof.rests_on_real_time() && is_timeless),
