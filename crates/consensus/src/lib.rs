@@ -110,6 +110,9 @@ pub use ready::{
     CheckpointOffer, Committed, ConsensusStopped, Fetch, MemberStatus, Persist, ReadGrant, Ready,
     Refused, Role,
 };
+#[cfg(feature = "rules-off")]
+#[doc(hidden)]
+pub use rule::WrapperRule;
 
 #[cfg(test)]
 mod fuzz;

@@ -170,7 +170,16 @@ impl<L: EntryLog> Consensus<L> {
         Ok(consensus)
     }
 
-    #[cfg(test)]
+    /// Switches one rule off, to show what it prevents.
+    #[cfg(feature = "rules-off")]
+    #[doc(hidden)]
+    pub fn without_rule(&mut self, rule: WrapperRule) {
+        self.set_rules(Rules {
+            without: Some(rule),
+        });
+    }
+
+    #[cfg(any(test, feature = "rules-off"))]
     pub(crate) fn set_rules(&mut self, rules: Rules) {
         self.node.mut_store().rules = rules;
         self.rules = rules;

@@ -1,8 +1,12 @@
-//! The nine rules by name, so that tests can switch each of them off.
+//! The nine rules by name, so that tests and `examples/consensus-libraries` can switch each of them off.
 
 /// A rule of the crate's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WrapperRule {
+#[cfg_attr(
+    not(feature = "rules-off"),
+    allow(unreachable_pub, reason = "public for rules-off")
+)]
+pub enum WrapperRule {
     /// 1: election timeouts come from the seed.
     PinnedTimeouts,
     /// 2: nothing counts as applied before it is durable.
@@ -25,20 +29,20 @@ pub(crate) enum WrapperRule {
     HeldMessages,
 }
 
-/// The rules in force: all of them outside of tests.
+/// The rules in force: all of them, unless a test or the feature `rules-off` switches one off.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rules {
-    #[cfg(test)]
+    #[cfg(any(test, feature = "rules-off"))]
     pub(crate) without: Option<WrapperRule>,
 }
 
 impl Rules {
-    #[cfg(test)]
+    #[cfg(any(test, feature = "rules-off"))]
     pub(crate) fn has(self, rule: WrapperRule) -> bool {
         self.without != Some(rule)
     }
 
-    #[cfg(not(test))]
+    #[cfg(not(any(test, feature = "rules-off")))]
     #[allow(clippy::unused_self, reason = "only tests switch rules off")]
     pub(crate) fn has(self, _rule: WrapperRule) -> bool {
         true
