@@ -58,8 +58,8 @@
 //! 6. **A snapshot that was sent has a timeout.** The library waits for a report for ever; a lost one stops its member.
 //! 7. **A member gets only checkpoints that know it.** It ignores older ones and asks again, for ever:
 //!    [`Ready::checkpoint_due`] asks for a newer one.
-//! 8. **Protobuf from outside is never parsed** (RUSTSEC-2024-0437: nested groups overflow the stack). Messages and membership
-//!    changes travel in our own encoding ([`encode`], [`decode`]), with every length bounded.
+//! 8. **Protobuf from outside is never parsed** (RUSTSEC-2024-0437 names the version in use). Messages and membership changes
+//!    travel in our own encoding ([`encode`], [`decode`]), with every length bounded.
 //! 9. **Messages are checked and numbered.** PeerFields that no member sends make the library panic; messages that were overtaken
 //!    make a leader probe below what a follower has (raft-rs #555). What panics all the same stops the core: every later call
 //!    returns [`ConsensusStopped`] with the cause, and the node must end as if it crashed. A heartbeat that counts on entries

@@ -1,4 +1,4 @@
-//! omnipaxos 0.2.4: five faults.
+//! omnipaxos 0.2.4: six faults.
 
 use omnipaxos::ballot_leader_election::Ballot;
 use omnipaxos::messages::Message;
@@ -126,6 +126,10 @@ fn is_accept_sync<const S: bool>(sent: &Sent<S>, to: u64) -> bool {
     }
 }
 
+fn is_accepted<const S: bool>(sent: &Sent<S>) -> bool {
+    matches!(sent, Message::SequencePaxos(it) if matches!(it.msg, PaxosMsg::Accepted(_)))
+}
+
 #[test]
 fn delta_snapshot_after_lost_messages() {
     let mut cluster = Cluster::<true>::new();
@@ -162,6 +166,21 @@ fn stop_sign_counted_twice() {
     assert!(cluster.node(1).is_reconfigured().is_none()); // it was reconfigured before
     assert!(cluster.decided(1).is_empty()); // should be [1, 2, 3]
     assert_eq!(cluster.decided(2), [1, 2, 3]);
+}
+
+#[test]
+fn lost_replies_to_a_stop_sign() {
+    let mut cluster = Cluster::<false>::new();
+    cluster.node(3).try_become_leader();
+    cluster.deliver();
+    cluster.node(3).reconfigure(config(), None).unwrap();
+    cluster.deliver_if(|sent| !is_accepted(sent)); // both replies are lost
+    assert_eq!(cluster.node(1).get_accepted_idx(), 1); // the stop-sign
+    for _ in 0..10_000 {
+        (1..=3).for_each(|pid| cluster.node(pid).tick());
+        cluster.deliver();
+    }
+    assert!(cluster.node(3).is_reconfigured().is_none()); // all nodes have it, for 100 s of ticks
 }
 
 #[test]
