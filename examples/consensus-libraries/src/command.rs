@@ -42,7 +42,7 @@ pub(crate) enum Reply {
     Refused(Option<NodeId>),
 }
 
-/// What is decided at one position.
+/// The content of one position of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Decision {
     /// A command.

@@ -4,7 +4,7 @@
 //!  seed ─► schedule ─► world of members (omnipaxos_member, raft_member) ─► checks ─► failure ─► shortest schedule ─► trace
 //! ```
 //!
-//! Files in reading order: `scenario` (what is run), `command`, `schedule`, `simulation` (one run and its checks), `member`
+//! Files in reading order: `scenario` (the table of runs), `command`, `schedule`, `simulation` (one run and its checks), `member`
 //! with `omnipaxos_member`, `omnipaxos_store`, `omnipaxos_text` and `raft_member` (the libraries as machines), `ledger` (what
 //! all members decided), `shrink`; `repro` has the faults without a simulator, as tests.
 

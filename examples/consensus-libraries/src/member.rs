@@ -89,7 +89,7 @@ impl HeldEffects {
     }
 }
 
-/// Numbers messages, and drops those that are not newer than the newest of their sender.
+/// Numbers messages, and drops a message that is not newer than the newest of its sender.
 #[derive(Debug, Default)]
 pub(crate) struct LinkNumbers {
     sent: BTreeMap<NodeId, u64>,

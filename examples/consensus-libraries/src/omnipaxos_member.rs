@@ -124,7 +124,7 @@ impl<const SNAPSHOTS: bool> OmniPaxosMember<SNAPSHOTS> {
         }
     }
 
-    /// Applies what is newly decided.
+    /// Applies newly decided entries.
     fn apply_decided(&mut self, effects: &mut Vec<Effect>) {
         let from = self.state.length();
         let mut suffix = None;

@@ -651,7 +651,7 @@ impl Member for RaftMember {
     fn members_if_leader(&self) -> Option<(u64, Vec<NodeId>)> {
         let status = self.core.status();
         let members = self.core.membership();
-        // A joint membership ends by itself: until then nobody is known to be a member for long.
+        // A joint membership ends by itself: until then some of its nodes are about to leave.
         (status.role == Role::Leader && members.outgoing.is_empty())
             .then(|| (status.term, members.nodes().into_iter().collect()))
     }

@@ -1,4 +1,4 @@
-//! What is run: a library, what is on or off in it, the world, and the failure that is expected.
+//! Scenarios: a library, its switches, its world, and the expected failure.
 
 use crate::ledger::FailureKind;
 use seatrial_consensus::WrapperRule;

@@ -35,7 +35,7 @@ pub(crate) struct RunReport {
     pub(crate) lines: Vec<String>,
     /// Positions decided.
     pub(crate) decided: u64,
-    /// Client operations, and those that were acknowledged.
+    /// Client operations, and acknowledged ones.
     pub(crate) operations: (u64, u64),
 }
 

@@ -72,7 +72,7 @@ impl<const S: bool> Cluster<S> {
         &mut self.nodes[pid as usize - 1]
     }
 
-    /// Delivers messages in order until there are none. Returns those that `passes` holds back.
+    /// Delivers messages in order until there are none. Returns the messages that `passes` holds back.
     fn deliver_if(&mut self, passes: impl Fn(&Sent<S>) -> bool) -> Vec<Sent<S>> {
         let mut held = Vec::new();
         loop {
