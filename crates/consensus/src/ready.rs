@@ -90,6 +90,18 @@ pub enum Role {
     Leader,
 }
 
+impl Role {
+    /// Its name for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::Follower => "follower",
+            Role::PreCandidate => "pre-candidate",
+            Role::Candidate => "candidate",
+            Role::Leader => "leader",
+        }
+    }
+}
+
 /// The state of a member, for clients and people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MemberStatus {

@@ -35,6 +35,10 @@ pub enum MessageKind {
     Welcome = 3,
     /// The server replies to a request.
     Reply = 4,
+    /// A client asks for the node's status, without a session.
+    Status = 5,
+    /// The server's status.
+    StatusReply = 6,
 }
 
 /// Result of a request, or why no session was opened.
@@ -118,6 +122,8 @@ impl MessageHeader {
             2 => MessageKind::Request,
             3 => MessageKind::Welcome,
             4 => MessageKind::Reply,
+            5 => MessageKind::Status,
+            6 => MessageKind::StatusReply,
             other => return Err(cursor.never("type", 1, u64::from(other))),
         };
         Ok(MessageHeader {

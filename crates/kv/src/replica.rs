@@ -88,12 +88,20 @@ pub struct BootReport {
 /// What a replica is at the moment, for its page, metrics and tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaStatus {
+    /// This node.
+    pub node: NodeId,
+    /// Number of its cluster.
+    pub cluster: u64,
+    /// Number of this start, from 1.
+    pub start: u64,
     /// Role, term, leader and positions.
     pub member: MemberStatus,
     /// The membership that is in force here.
     pub members: Members,
     /// The last applied entry.
     pub applied: u64,
+    /// Index of the newest checkpoint; 0: there is none.
+    pub checkpoint: u64,
     /// Keys.
     pub keys: u64,
     /// Bytes of keys and values.
@@ -256,9 +264,13 @@ impl Replica {
     /// What the replica is now.
     pub fn status(&self) -> ReplicaStatus {
         ReplicaStatus {
+            node: self.options.node,
+            cluster: self.options.cluster,
+            start: self.start,
             member: self.core.status(),
             members: self.members.clone(),
             applied: self.applied.0,
+            checkpoint: 0,
             keys: self.state.items().len() as u64,
             bytes: self.state.size(),
             sessions: self.state.session_count() as u64,

@@ -1,0 +1,353 @@
+//! The status of a replica as a message, and the machine that asks for it. Byte map in `docs/formats/kv-protocol.md`.
+
+use crate::message::{HEADER_LENGTH, MessageError, MessageHeader, MessageKind};
+use crate::replica::ReplicaStatus;
+use seatrial_consensus::{MemberStatus, Members, Role};
+use seatrial_machine::{FieldReader, Input, Machine, NodeId, Output, Peer, Ticket, Time};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Nodes of each kind that a status names; more are left out.
+const NODES_MAX: usize = 256;
+
+/// Bound of a status message: a small request must not make a node send much.
+pub(crate) const LENGTH_MAX: usize = 4_096;
+
+const _: () = assert!(HEADER_LENGTH + 5 + 10 * 8 + 3 * (2 + 4 * NODES_MAX) <= LENGTH_MAX);
+
+/// Is it a request for the status?
+pub(crate) fn is_request(header: &MessageHeader, message: &[u8]) -> bool {
+    let unused = (header.code, header.count, header.detail, header.second);
+    header.kind == MessageKind::Status && message.len() == HEADER_LENGTH && unused == (0, 0, 0, 0)
+}
+
+/// The message with this status, for the request with this token.
+pub(crate) fn encode(status: &ReplicaStatus, token: u64) -> Vec<u8> {
+    let header = MessageHeader {
+        kind: MessageKind::StatusReply,
+        code: 0,
+        count: 0,
+        detail: status.node.number(),
+        first: token,
+        second: status.cluster,
+    };
+    let member = &status.member;
+    let mut bytes = header.encode().to_vec();
+    bytes.push(role_byte(member.role));
+    bytes.extend_from_slice(&member.leader.map_or(0, NodeId::number).to_le_bytes());
+    for number in [
+        member.term,
+        member.last,
+        member.persisted,
+        member.committed,
+        status.applied,
+        status.checkpoint,
+        status.keys,
+        status.bytes,
+        status.sessions,
+        status.start,
+    ] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    let members = &status.members;
+    for nodes in [&members.voters, &members.learners, &members.outgoing] {
+        let count = nodes.len().min(NODES_MAX);
+        bytes.extend_from_slice(&(count as u16).to_le_bytes());
+        for node in nodes.iter().take(count) {
+            bytes.extend_from_slice(&node.number().to_le_bytes());
+        }
+    }
+    debug_assert!(bytes.len() <= LENGTH_MAX);
+    bytes
+}
+
+/// The status in a message, and the token of its request. Bytes after the known fields are those of a later version.
+pub(crate) fn decode(message: &[u8]) -> Result<(u64, ReplicaStatus), MessageError> {
+    let header = MessageHeader::decode(message)?;
+    let mut cursor = FieldReader::starting_at(message, HEADER_LENGTH);
+    let sender = node_of(header.detail).ok_or(MessageError::Value {
+        field: "node",
+        offset: 4,
+        value: u64::from(header.detail),
+    })?;
+    if header.kind != MessageKind::StatusReply {
+        return Err(cursor.never("type", 1, header.kind as u64));
+    }
+    let role = role(&mut cursor)?;
+    let leader = match cursor.clone().word("leader")? {
+        0 => {
+            cursor.zeros(4)?;
+            None
+        }
+        _ => Some(node(&mut cursor)?),
+    };
+    let mut number = |field| cursor.long(field);
+    let (term, last) = (number("term")?, number("last entry")?);
+    let (persisted, committed) = (number("durable entry")?, number("committed entry")?);
+    let (applied, checkpoint) = (number("applied entry")?, number("checkpoint")?);
+    let (keys, bytes) = (number("keys")?, number("bytes")?);
+    let (sessions, start) = (number("sessions")?, number("start")?);
+    let members = Members {
+        voters: nodes(&mut cursor)?,
+        learners: nodes(&mut cursor)?,
+        outgoing: nodes(&mut cursor)?,
+        ..Members::default()
+    };
+    let member = MemberStatus {
+        role,
+        term,
+        leader,
+        last,
+        persisted,
+        committed,
+        applied,
+    };
+    let status = ReplicaStatus {
+        node: sender,
+        cluster: header.second,
+        start,
+        member,
+        members,
+        applied,
+        checkpoint,
+        keys,
+        bytes,
+        sessions,
+    };
+    Ok((header.first, status))
+}
+
+const fn role_byte(role: Role) -> u8 {
+    match role {
+        Role::Follower => 0,
+        Role::PreCandidate => 1,
+        Role::Candidate => 2,
+        Role::Leader => 3,
+    }
+}
+
+fn role(cursor: &mut FieldReader<'_>) -> Result<Role, MessageError> {
+    Ok(match cursor.byte("role")? {
+        0 => Role::Follower,
+        1 => Role::PreCandidate,
+        2 => Role::Candidate,
+        3 => Role::Leader,
+        other => return Err(cursor.never("role", 1, u64::from(other))),
+    })
+}
+
+fn nodes(cursor: &mut FieldReader<'_>) -> Result<BTreeSet<NodeId>, MessageError> {
+    let count = usize::from(cursor.half("number of nodes")?);
+    if count > NODES_MAX {
+        return Err(cursor.never("number of nodes", 2, count as u64));
+    }
+    (0..count).map(|_| node(cursor)).collect()
+}
+
+fn node(cursor: &mut FieldReader<'_>) -> Result<NodeId, MessageError> {
+    let number = cursor.word("node")?;
+    node_of(number).ok_or_else(|| cursor.never("node", 4, u64::from(number)))
+}
+
+/// The node with this number; `None`: no node of a cluster has it.
+fn node_of(number: u32) -> Option<NodeId> {
+    let is_node = (1..=u32::from(u16::MAX)).contains(&number);
+    is_node.then(|| NodeId::server(number))
+}
+
+/// Asks one node for its status, without a session: repeats the request until it is answered or the time limit has passed.
+#[derive(Debug)]
+pub struct StatusProbe {
+    server: NodeId,
+    token: u64,
+    timeout: Duration,
+    /// The request without a reply, when it is sent again, and its deadline.
+    waiting: Option<(Ticket, Time, Time)>,
+}
+
+/// Interval after which an unanswered request is repeated.
+const REPEAT_INTERVAL: Duration = Duration::from_millis(250);
+
+impl StatusProbe {
+    /// A probe of this server, with a time limit for each request.
+    pub const fn new(server: NodeId, timeout: Duration) -> StatusProbe {
+        StatusProbe {
+            server,
+            token: 0,
+            timeout,
+            waiting: None,
+        }
+    }
+
+    fn send(&self, out: &mut Vec<Output<Option<ReplicaStatus>>>) {
+        let request = MessageHeader {
+            kind: MessageKind::Status,
+            code: 0,
+            count: 0,
+            detail: 0,
+            first: self.token,
+            second: 0,
+        };
+        out.push(Output::Send {
+            to: self.server,
+            message: request.encode().to_vec(),
+        });
+    }
+
+    fn finish(
+        &mut self,
+        status: Option<ReplicaStatus>,
+        out: &mut Vec<Output<Option<ReplicaStatus>>>,
+    ) {
+        if let Some((ticket, _, _)) = self.waiting.take() {
+            out.push(Output::Reply(ticket, status));
+        }
+    }
+}
+
+impl Machine for StatusProbe {
+    type Request = ();
+    /// `None`: no reply in time.
+    type Reply = Option<ReplicaStatus>;
+
+    fn turn(&mut self, now: Time, input: Input<()>, out: &mut Vec<Output<Self::Reply>>) {
+        match input {
+            Input::Request(ticket, ()) => {
+                self.finish(None, out);
+                self.token += 1;
+                self.waiting = Some((ticket, now + REPEAT_INTERVAL, now + self.timeout));
+                self.send(out);
+            }
+            Input::Message { from, bytes } if from == self.server => {
+                // Late replies to earlier requests have other tokens.
+                if let Ok((token, status)) = decode(&bytes)
+                    && token == self.token
+                {
+                    self.finish(Some(status), out);
+                }
+            }
+            _ => {}
+        }
+        let Some((ticket, again_at, deadline)) = self.waiting else {
+            return;
+        };
+        if deadline <= now {
+            self.finish(None, out);
+        } else if again_at <= now {
+            self.waiting = Some((ticket, now + REPEAT_INTERVAL, deadline));
+            self.send(out);
+        }
+    }
+
+    fn wake_at(&self) -> Option<Time> {
+        self.waiting
+            .map(|(_, again_at, deadline)| again_at.min(deadline))
+    }
+
+    fn check_invariants(&self) {
+        debug_assert!(self.waiting.is_none() || self.token > 0);
+    }
+}
+
+impl Peer for StatusProbe {
+    fn connection_closed(&mut self, out: &mut Vec<Output<Self::Reply>>) {
+        self.finish(None, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seatrial_machine::Rng;
+
+    fn status(nodes: u32) -> ReplicaStatus {
+        let nodes: BTreeSet<NodeId> = (1..=nodes).map(NodeId::server).collect();
+        ReplicaStatus {
+            node: NodeId::server(2),
+            cluster: 9,
+            start: 4,
+            member: MemberStatus {
+                role: Role::Candidate,
+                term: 7,
+                leader: Some(NodeId::server(3)),
+                last: 12,
+                persisted: 11,
+                committed: 10,
+                applied: 9,
+            },
+            members: Members {
+                voters: nodes,
+                learners: [NodeId::server(8)].into(),
+                ..Members::default()
+            },
+            applied: 9,
+            checkpoint: 5,
+            keys: 100,
+            bytes: 1 << 33,
+            sessions: 3,
+        }
+    }
+
+    #[test]
+    fn a_status_survives_its_bytes_and_ignores_later_fields() {
+        let expected = status(3);
+        let mut bytes = encode(&expected, 77);
+        assert_eq!(decode(&bytes), Ok((77, expected.clone())));
+        bytes.extend_from_slice(b"fields of a later version");
+        assert_eq!(decode(&bytes), Ok((77, expected)));
+    }
+
+    #[test]
+    fn a_status_is_bounded() {
+        let bytes = encode(&status(5_000), 1);
+        assert!(bytes.len() <= LENGTH_MAX);
+        let (_, status) = decode(&bytes).unwrap();
+        assert_eq!(status.members.voters.len(), NODES_MAX);
+    }
+
+    #[test]
+    fn cut_and_mutated_statuses_never_panic() {
+        let whole = encode(&status(3), 77);
+        for length in 0..whole.len() {
+            assert!(decode(&whole[..length]).is_err(), "{length}");
+        }
+        let mut rng = Rng::from_seed(1);
+        for _ in 0..10_000 {
+            let mut bytes = whole.clone();
+            let at = rng.index(bytes.len());
+            bytes[at] = rng.word() as u8;
+            let _ = decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn a_probe_repeats_and_gives_up() {
+        let server = NodeId::server(1);
+        let mut probe = StatusProbe::new(server, Duration::from_millis(400));
+        let mut out = Vec::new();
+        probe.turn(Time::ZERO, Input::Request(Ticket(1), ()), &mut out);
+        let again = probe.wake_at().unwrap();
+        probe.turn(again, Input::Wake, &mut out);
+        assert_eq!(out.len(), 2, "{out:?}");
+        let deadline = probe.wake_at().unwrap();
+        probe.turn(deadline, Input::Wake, &mut out);
+        assert!(matches!(out.last(), Some(Output::Reply(Ticket(1), None))));
+        out.clear();
+        probe.turn(deadline, Input::Request(Ticket(2), ()), &mut out);
+        // The reply to the first request is too late.
+        for (token, expected) in [(1, 1), (2, 2)] {
+            let bytes = encode(&status(1), token);
+            let input = Input::Message {
+                from: server,
+                bytes,
+            };
+            probe.turn(deadline, input, &mut out);
+            assert_eq!(out.len(), expected);
+        }
+        assert!(matches!(
+            out.last(),
+            Some(Output::Reply(Ticket(2), Some(_)))
+        ));
+        assert_eq!(probe.wake_at(), None);
+    }
+}
