@@ -28,6 +28,7 @@ mod plan;
 mod progress;
 mod resources;
 mod source;
+mod suite_tools;
 mod suites;
 
 use args::{Arguments, Command};
@@ -36,6 +37,7 @@ use exit::Exit;
 use output::complain;
 use seatrial_suite::Suite;
 use std::process::ExitCode;
+use suite_tools::ToolCall;
 use suites::Suites;
 
 /// Runs the program with these suites: reads the command line, carries the verb out, and returns the exit status. Installs a
@@ -44,13 +46,16 @@ use suites::Suites;
 /// Panics when two suites have the same name, or one has an option that is already an option of the verb.
 pub fn main(suites: &[&'static dyn Suite]) -> ExitCode {
     let mut suites = Suites::new(suites);
-    let matches = suites.extend(Arguments::command()).try_get_matches();
-    let arguments = matches.and_then(|matches| {
+    let command = suite_tools::extend(suites.extend(Arguments::command()), &suites);
+    let parsed = command.try_get_matches().and_then(|matches| {
+        if let Some(call) = ToolCall::find(&matches, &suites) {
+            return Ok(CommandLine::Tool(call));
+        }
         suites.note_options(&matches);
-        Arguments::from_arg_matches(&matches)
+        Arguments::from_arg_matches(&matches).map(|it| CommandLine::Verb(Box::new(it.command)))
     });
-    let arguments = match arguments {
-        Ok(arguments) => arguments,
+    let parsed = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
             // Help and version are answers, anything else a usage error; clap knows which stream each belongs on.
             let _ = error.print();
@@ -67,7 +72,11 @@ pub fn main(suites: &[&'static dyn Suite]) -> ExitCode {
         return Exit::Error.into();
     }
     let suites = std::panic::AssertUnwindSafe(&suites);
-    match std::panic::catch_unwind(|| run(arguments.command, &suites)) {
+    let carry_out = || match parsed {
+        CommandLine::Verb(command) => run(*command, &suites),
+        CommandLine::Tool(call) => call.run(),
+    };
+    match std::panic::catch_unwind(carry_out) {
         Ok(Ok(exit)) => exit.into(),
         Ok(Err(error)) => {
             complain!("seatrial: {error:#}");
@@ -78,6 +87,14 @@ pub fn main(suites: &[&'static dyn Suite]) -> ExitCode {
             Exit::Bug.into()
         }
     }
+}
+
+/// What the command line asks for.
+enum CommandLine {
+    /// A verb of the program.
+    Verb(Box<Command>),
+    /// A command of a suite.
+    Tool(ToolCall),
 }
 
 /// Carries one verb out.

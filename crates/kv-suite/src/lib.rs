@@ -16,7 +16,7 @@
 //!
 //! `lib.rs` (what the suite declares), `operation.rs` with `data.rs` (an operation as transactions), `data/native.rs` and any
 //! other file of `data/`, one per data type; `processes.rs`, `client.rs` and `connection.rs` (real tests), `simulated.rs`
-//! (simulated tests).
+//! (simulated tests); `tools.rs` (commands: `seatrial kv`).
 //!
 //! # What is absent
 //!
@@ -34,6 +34,7 @@ mod node_cluster;
 mod operation;
 mod processes;
 mod simulated;
+mod tools;
 
 use client::KvClients;
 use data::ABORT;
@@ -47,7 +48,7 @@ use seatrial_machine::Rng;
 use seatrial_runner::ProcessNodes;
 use seatrial_suite::{
     Deployment, NodeSetup, OptionValues, PlantedBug, Setup, Simulator, Suite, SuiteError,
-    SuiteOption, Verb,
+    SuiteOption, SuiteTool, Verb,
 };
 use std::sync::Arc;
 
@@ -268,6 +269,10 @@ impl Suite for Kv {
 
     fn simulator(&self) -> Option<&dyn Simulator> {
         Some(self)
+    }
+
+    fn tools(&self) -> &'static [SuiteTool] {
+        tools::TOOLS
     }
 }
 

@@ -56,7 +56,7 @@
 //! `replica.rs` (the loop), `replica/incoming.rs` (what arrives), `store_command.rs` and `pending.rs` (what an entry carries),
 //! `replica/callers.rs` and `replica/waiting_reads.rs` (who waits), `journal.rs` and `recovery.rs` (durability), `state.rs` with
 //! `session.rs` (execution, exactly once), `checkpoint.rs` (files of a state: `docs/formats/kv-checkpoint.md`), `client.rs`,
-//! `message.rs`, `replica_message.rs`, `status.rs`.
+//! `message.rs`, `replica_message.rs`, `status_message.rs`.
 //!
 //! # What is absent
 //!
@@ -82,7 +82,7 @@ mod replica_message;
 mod session;
 #[allow(dead_code, reason = "for checkpoints")]
 mod state;
-mod status;
+mod status_message;
 mod store_command;
 mod transaction;
 
@@ -97,5 +97,5 @@ pub use outcome::{Doubt, Failure, Outcome};
 pub use recovery::BootError;
 pub use replica::{BootReport, Replica, ReplicaOptions, ReplicaStatus};
 pub use replica_message::LENGTH_MAX as WIRE_LENGTH_MAX;
-pub use status::StatusProbe;
+pub use status_message::StatusProbe;
 pub use transaction::{Operation, Operations, Transaction, TransactionError};

@@ -10,6 +10,7 @@
 //! | nodes and clients | [`Suite::deploy`], [`Suite::run_node`] | `test`, `node` |
 //! | faults that work on its nodes | [`Suite::faults`], [`Suite::omitted_faults`] | `test` |
 //! | options of its own | [`Suite::options`] | `test`, `sim`, `node` |
+//! | commands of its own, and a benchmark | [`Suite::tools`], [`Suite::bench`] | `SUITE NAME`, `bench SUITE` |
 //! | planted bugs | [`Suite::bugs`] | `--bug` |
 //! | a simulated world | [`Suite::simulator`] | `sim` |
 //!
@@ -52,6 +53,7 @@
 mod option;
 mod setup;
 mod simulation;
+mod tool;
 
 pub use option::{OptionValues, SuiteOption, Verb};
 pub use setup::{Deployment, NodeSetup, Report, Setup};
@@ -59,6 +61,7 @@ pub use simulation::{
     BootMachine, ClientStep, SimulatedRun, SimulatedSystem, SimulatedTest, Simulator, Timing, Work,
     simulate,
 };
+pub use tool::{SuiteTool, ToolArgument, ToolExit, ToolOption, ToolSetup, find_tool};
 
 use seatrial_check::{UnknownName, for_workload};
 use seatrial_checker::Checker;
@@ -175,6 +178,16 @@ pub trait Suite: Send + Sync {
 
     /// Its simulated world, if it has one: the command `sim`.
     fn simulator(&self) -> Option<&dyn Simulator> {
+        None
+    }
+
+    /// Commands of its own, such as a client: `seatrial SUITE NAME`.
+    fn tools(&self) -> &'static [SuiteTool] {
+        &[]
+    }
+
+    /// The benchmark of its system, named as the suite: `seatrial bench SUITE`.
+    fn bench(&self) -> Option<&'static SuiteTool> {
         None
     }
 }

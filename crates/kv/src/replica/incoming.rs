@@ -8,7 +8,7 @@ use crate::message::{
 };
 use crate::outcome::Outcome;
 use crate::replica_message::{self, ReplicaMessage};
-use crate::status;
+use crate::status_message;
 use crate::store_command::{Commands, OpenRequest, StoreCommand};
 use crate::transaction::Operations;
 use seatrial_consensus::{ConsensusStopped, ENTRY_LENGTH_MAX, Role};
@@ -32,8 +32,8 @@ impl Replica {
         match header.kind {
             MessageKind::Hello if is_hello(&header, &bytes) => self.hello(from, &header, out),
             MessageKind::Request => self.request(from, &header, bytes, out),
-            MessageKind::Status if status::is_request(&header, &bytes) => {
-                let message = status::encode(&self.status(), header.first);
+            MessageKind::Status if status_message::is_request(&header, &bytes) => {
+                let message = status_message::encode(&self.status(), header.first);
                 out.push(Output::Send { to: from, message });
             }
             _ => {}

@@ -1,0 +1,126 @@
+//! `seatrial kv status`.
+
+use super::{JSON, StoreSession, runtime};
+use seatrial_host::{Session, SessionOptions};
+use seatrial_kv::{ReplicaStatus, StatusProbe};
+use seatrial_machine::NodeId;
+use seatrial_suite::{SuiteError, ToolExit, ToolSetup};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+/// Prints the status of each server.
+pub(super) fn run(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
+    let session = StoreSession::of(setup)?;
+    let runtime = runtime()?;
+    let mut answered = 0;
+    let mut documents = Vec::new();
+    for &address in &session.servers {
+        let status = runtime.block_on(session.status_of(address));
+        answered += usize::from(status.is_ok());
+        if setup.has(JSON.name) {
+            documents.push(document(address, &status));
+            continue;
+        }
+        match status {
+            Ok(status) => (setup.print)(format_args!("{address}  {}", line(&status))),
+            Err(error) => (setup.print)(format_args!("{address}  no answer: {error}")),
+        }
+    }
+    if setup.has(JSON.name) {
+        (setup.print)(format_args!("{}", Value::from(documents)));
+    }
+    match answered {
+        0 => Err("no server answered".into()),
+        count if count == session.servers.len() => Ok(ToolExit::Done),
+        _ => Ok(ToolExit::Negative),
+    }
+}
+
+impl StoreSession {
+    /// The status of one server.
+    pub(crate) async fn status_of(&self, address: SocketAddr) -> std::io::Result<ReplicaStatus> {
+        let server = NodeId::server(1);
+        let options = SessionOptions {
+            server,
+            connect: self.connect_options(),
+        };
+        let probe = StatusProbe::new(server, self.timeout);
+        let mut session = Session::connect(address, probe, options).await?;
+        let status = session.request(()).await.flatten();
+        status.ok_or_else(|| std::io::Error::other("it does not answer"))
+    }
+}
+
+fn names(nodes: &BTreeSet<NodeId>) -> Vec<String> {
+    nodes.iter().map(NodeId::to_string).collect()
+}
+
+fn line(status: &ReplicaStatus) -> String {
+    let member = &status.member;
+    let leader = member
+        .leader
+        .map_or("none".to_owned(), |leader| leader.to_string());
+    let members = &status.members;
+    let mut line = format!(
+        "{} of cluster {}: {}, term {}, leader {leader}, members {}",
+        status.node,
+        status.cluster,
+        member.role.name(),
+        member.term,
+        names(&members.voters).join(" "),
+    );
+    for (nodes, name) in [
+        (&members.learners, "learners"),
+        (&members.outgoing, "leaving"),
+    ] {
+        if !nodes.is_empty() {
+            let _ = write!(line, ", {name} {}", names(nodes).join(" "));
+        }
+    }
+    // Writing to a string cannot fail.
+    let _ = write!(
+        line,
+        "; log {}, durable {}, committed {}, applied {}, checkpoint {}; {} keys, {} bytes, {} sessions, start {}",
+        member.last,
+        member.persisted,
+        member.committed,
+        status.applied,
+        status.checkpoint,
+        status.keys,
+        status.bytes,
+        status.sessions,
+        status.start,
+    );
+    line
+}
+
+fn document(address: SocketAddr, status: &std::io::Result<ReplicaStatus>) -> Value {
+    let address = address.to_string();
+    let status = match status {
+        Ok(status) => status,
+        Err(error) => return json!({ "address": address, "error": error.to_string() }),
+    };
+    let member = &status.member;
+    json!({
+        "address": address,
+        "node": status.node.to_string(),
+        "cluster": status.cluster,
+        "start": status.start,
+        "role": member.role.name(),
+        "term": member.term,
+        "leader": member.leader.map(|leader| leader.to_string()),
+        "last": member.last,
+        "persisted": member.persisted,
+        "committed": member.committed,
+        "applied": status.applied,
+        "checkpoint": status.checkpoint,
+        "keys": status.keys,
+        "bytes": status.bytes,
+        "sessions": status.sessions,
+        "voters": names(&status.members.voters),
+        "learners": names(&status.members.learners),
+        "leaving": names(&status.members.outgoing),
+    })
+}
