@@ -25,6 +25,7 @@
 //! - No state outside of the store, except a consumer's positions in logs, which end with its process.
 //! - No checker: the crate `check` chooses them by the workload's name.
 
+mod checkpoint_options;
 mod client;
 mod connection;
 mod data;
@@ -36,6 +37,7 @@ mod processes;
 mod simulated;
 mod tools;
 
+use checkpoint_options::CheckpointOptions;
 use client::KvClients;
 use data::ABORT;
 use processes::{KeyFile, KvSystem};
@@ -61,7 +63,7 @@ pub struct Kv;
 
 /// The bugs that can be planted, and the number of seeds within which `sim kv` must find each. (One more, `vote-forgotten`, needs
 /// a world with storms of elections: the store's own tests find it.)
-const BUGS: [PlantedBug; 9] = [
+const BUGS: [PlantedBug; 12] = [
     planted(
         Bug::AckBeforeAppend,
         "replies before the journal is durable",
@@ -95,6 +97,21 @@ const BUGS: [PlantedBug; 9] = [
         "replies when the leader alone has an entry",
         100,
     ),
+    planted(
+        Bug::FuzzyCheckpoint,
+        "a checkpoint has the state of a later index",
+        500,
+    ),
+    planted(
+        Bug::PurgePastCheckpoint,
+        "frees journal that no checkpoint has",
+        100,
+    ),
+    planted(
+        Bug::SessionsNotInCheckpoint,
+        "starts from a checkpoint without its sessions",
+        200,
+    ),
 ];
 
 const fn planted(bug: Bug, about: &'static str, seeds_max: u64) -> PlantedBug {
@@ -113,7 +130,35 @@ const MEMORY: &str = "memory";
 /// Number of clients that share a connection.
 const SHARE: &str = "clients-per-connection";
 
-const OPTIONS: [SuiteOption; 6] = [
+/// Bytes of commands between checkpoints.
+const CHECKPOINT_BYTES: &str = "checkpoint-bytes";
+/// How checkpoints are made.
+const CHECKPOINT_MODE: &str = "checkpoint-mode";
+/// Percent of the time that writing a checkpoint may take.
+const CHECKPOINT_SHARE: &str = "checkpoint-share";
+
+const OPTIONS: [SuiteOption; 9] = [
+    SuiteOption {
+        name: CHECKPOINT_BYTES,
+        value_name: "BYTES",
+        about: "Bytes of commands between checkpoints, 1 at least; a node with data keeps the value of its first start",
+        default: Some("67108864"),
+        verbs: &[Verb::Test, Verb::Node],
+    },
+    SuiteOption {
+        name: CHECKPOINT_MODE,
+        value_name: "MODE",
+        about: "How checkpoints are made: concurrent, or for comparisons blocking or none",
+        default: Some("concurrent"),
+        verbs: &[Verb::Test, Verb::Node],
+    },
+    SuiteOption {
+        name: CHECKPOINT_SHARE,
+        value_name: "PERCENT",
+        about: "Percent of the time that writing a checkpoint may take, 1 to 100",
+        default: Some("50"),
+        verbs: &[Verb::Test, Verb::Node],
+    },
     SuiteOption {
         name: node_cluster::NODE,
         value_name: "N",
@@ -184,6 +229,7 @@ impl Suite for Kv {
         let system = Arc::new(KvSystem {
             bug: setup.bug.map(|bug| bug.name),
             key,
+            checkpoints: CheckpointOptions::read(setup.options)?,
         });
         let mut nodes = ProcessNodes::new(system, setup.nodes);
         if let Some(port) = setup.port {

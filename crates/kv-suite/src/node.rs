@@ -1,5 +1,6 @@
 //! The process of one node.
 
+use crate::checkpoint_options::CheckpointOptions;
 use crate::node_cluster::NodeCluster;
 use crate::processes::PROTOCOL;
 use crate::{MEMORY, read_key, store_bug};
@@ -19,6 +20,7 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
         .options
         .number(MEMORY, 64..=u64::from(u32::MAX), 256)?;
     let memory = usize::try_from(mebibytes << 20).unwrap_or(usize::MAX);
+    let checkpoints = CheckpointOptions::read(setup.options)?;
     let cluster = NodeCluster::read(setup.options)?;
     let options = ServeOptions {
         listen: setup.listen,
@@ -43,6 +45,7 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
         options.cluster = cluster.cluster;
         options.seed = seed();
         options.bug = bug;
+        checkpoints.apply(&mut options);
         let (machine, found) = Replica::boot(data, options).map_err(|error| error.to_string())?;
         report(format_args!(
             "{} of cluster {}, start {}: checkpoint {}, {} entries from {} bytes of journal",
@@ -53,6 +56,9 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
             found.entries,
             found.recovery.end
         ));
+        for damage in &found.damaged {
+            report(format_args!("an older checkpoint was taken: {damage}"));
+        }
         if let Some(torn) = &found.recovery.torn {
             report(format_args!("cut off: {torn}"));
         }

@@ -1,5 +1,6 @@
 //! The store as node processes.
 
+use crate::checkpoint_options::CheckpointOptions;
 use crate::connection::connect;
 use seatrial_host::{Protocol, SecretKey};
 use seatrial_kv::message;
@@ -17,6 +18,8 @@ use std::time::Duration;
 pub(crate) struct KvSystem {
     /// Name of a planted bug.
     pub(crate) bug: Option<&'static str>,
+    /// How the nodes make checkpoints.
+    pub(crate) checkpoints: CheckpointOptions,
     /// The key of nodes and clients.
     pub(crate) key: Option<KeyFile>,
 }
@@ -67,6 +70,7 @@ impl System for KvSystem {
         if !peers.is_empty() {
             command.arg("--peers").arg(peers.join(","));
         }
+        self.checkpoints.pass(&mut command);
         if let Some(key) = &self.key {
             command.arg("--key-file").arg(&key.path);
         }

@@ -6,7 +6,9 @@ use crate::{Kv, SUITE, store_bug};
 use seatrial_generator::Thread;
 use seatrial_history::{Op, Process};
 use seatrial_kv::{Bug, Client, ClientOptions, Outcome, Replica, ReplicaOptions, Transaction};
-use seatrial_machine::{DataFolder, FaultKind, Input, Machine, NodeId, Output, Rng, Time};
+use seatrial_machine::{
+    DataFolder, FaultKind, Input, LogName, Machine, NodeId, OpenLog, Output, Rng, Time,
+};
 use seatrial_sim::Booted;
 use seatrial_suite::{
     BootMachine, ClientStep, SimulatedRun, SimulatedSystem, SimulatedTest, Simulator, SuiteError,
@@ -67,6 +69,8 @@ impl SimulatedSystem for KvWorld {
         let (bug, servers) = (self.bug, self.servers.clone());
         let latency = timing.latency.max(Duration::from_micros(40));
         let election = latency * (1 << rng.fork("election").below(ELECTION));
+        // From a checkpoint every few transactions to none within a test.
+        let checkpoint_bytes = 200 << rng.fork("checkpoints").below(12);
         Box::new(move |id: NodeId, data: &DataFolder| {
             let seed = rng.fork(&id.to_string()).word();
             if id.is_client() {
@@ -85,10 +89,19 @@ impl SimulatedSystem for KvWorld {
             options.seed = seed;
             options.heartbeat = (election / 4).min(latency);
             options.election = election;
+            options.checkpoint_bytes = checkpoint_bytes;
             let (replica, report) =
                 Replica::boot(data, options).map_err(|error| error.to_string())?;
             let machine = Actor::Replica(Box::new(replica));
-            Ok(Booted::with_log(machine, report.recovery.end))
+            let log = OpenLog {
+                // Small, so that journals are freed at their heads.
+                segment_length: checkpoint_bytes,
+                ..OpenLog::new(LogName::MAIN, report.recovery.end)
+            };
+            Ok(Booted {
+                machine,
+                logs: vec![log],
+            })
         })
     }
 

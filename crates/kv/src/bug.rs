@@ -25,10 +25,16 @@ pub enum Bug {
     CommitWithoutQuorum,
     /// Replies when the leader's own journal is durable.
     ReplyAtAppend,
+    /// Takes the state of a checkpoint when the file is begun, not at its index.
+    FuzzyCheckpoint,
+    /// Frees the journal up to the last applied entry, past the checkpoint.
+    PurgePastCheckpoint,
+    /// Starts from a checkpoint without its sessions.
+    SessionsNotInCheckpoint,
 }
 
 /// All bugs with their names.
-const NAMES: [(Bug, &str); 10] = [
+const NAMES: [(Bug, &str); 13] = [
     (Bug::AckBeforeAppend, "ack-before-append"),
     (Bug::StaleRead, "stale-read"),
     (Bug::LostAppend, "lost-append"),
@@ -39,6 +45,9 @@ const NAMES: [(Bug, &str); 10] = [
     (Bug::StaleLeaderRead, "stale-leader-read"),
     (Bug::CommitWithoutQuorum, "commit-without-quorum"),
     (Bug::ReplyAtAppend, "reply-at-append"),
+    (Bug::FuzzyCheckpoint, "fuzzy-checkpoint"),
+    (Bug::PurgePastCheckpoint, "purge-past-checkpoint"),
+    (Bug::SessionsNotInCheckpoint, "sessions-not-in-checkpoint"),
 ];
 
 impl Bug {

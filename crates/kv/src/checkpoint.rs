@@ -13,7 +13,6 @@ mod slice_parser;
 pub use diff::{CheckpointDiff, CheckpointSummary, DiffError, KeyDifference, diff_checkpoints};
 pub(crate) use file_reader::CheckpointReader;
 pub(crate) use file_writer::CheckpointWriter;
-pub(crate) use format::OPAQUE_LENGTH_MAX;
 
 use thiserror::Error;
 

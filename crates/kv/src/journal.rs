@@ -106,9 +106,18 @@ impl JournalWriter {
         self.under_way.len()
     }
 
-    /// The block that records a start; at the first one, the founding of the cluster.
-    pub(crate) fn start_block(&mut self, founding: Option<(&Members, u64)>) -> (Vec<u8>, Ticket) {
+    /// The block that records a start; at the first one, the founding of the cluster. `install`: the entries so far are void, the
+    /// log continues this checkpoint.
+    pub(crate) fn start_block(
+        &mut self,
+        founding: Option<(&Members, u64)>,
+        install: Option<&SnapshotMark>,
+    ) -> (Vec<u8>, Ticket) {
         let mut bytes = self.begin();
+        if let Some(mark) = install {
+            put_install(&mut bytes, mark);
+            self.blocks.clear();
+        }
         if let Some((members, checkpoint_bytes)) = founding {
             let at = frame::begin(&mut bytes);
             put(&mut bytes, &checkpoint_bytes.to_le_bytes());
@@ -188,7 +197,6 @@ impl JournalWriter {
         after.checked_sub(1).map(|at| self.blocks[at].1)
     }
 
-    #[allow(dead_code, reason = "for checkpoints")]
     /// The position before which the log holds nothing that is needed, when the first needed entry has this index.
     pub(crate) fn free_before(&mut self, first: u64) -> Option<u64> {
         let mut freed = false;

@@ -68,8 +68,12 @@
 
 mod answer;
 mod bug;
-#[allow(dead_code, unused_imports, reason = "for the replica")]
+#[allow(
+    dead_code,
+    reason = "incremental files are not written by replicas yet"
+)]
 mod checkpoint;
+mod checkpoint_schedule;
 mod client;
 mod journal;
 pub mod message;
@@ -78,9 +82,7 @@ mod pending;
 mod recovery;
 mod replica;
 mod replica_message;
-#[allow(dead_code, reason = "for checkpoints")]
 mod session;
-#[allow(dead_code, reason = "for checkpoints")]
 mod state;
 mod status_message;
 mod store_command;
@@ -95,7 +97,9 @@ pub use client::{Client, ClientOptions};
 pub use journal::JOURNAL;
 pub use outcome::{Doubt, Failure, Outcome};
 pub use recovery::BootError;
-pub use replica::{BootReport, Replica, ReplicaOptions, ReplicaStatus};
+pub use replica::{
+    BootReport, CheckpointMode, CheckpointStatus, Replica, ReplicaOptions, ReplicaStatus,
+};
 pub use replica_message::LENGTH_MAX as WIRE_LENGTH_MAX;
 pub use status_message::StatusProbe;
 pub use transaction::{Operation, Operations, Transaction, TransactionError};

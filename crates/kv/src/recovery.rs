@@ -41,6 +41,14 @@ pub enum BootError {
         /// Index of the newest checkpoint; 0: there is none.
         checkpoint: u64,
     },
+    /// Checkpoints cannot be listed, or none of them is whole.
+    #[error("{file}: {problem}")]
+    Checkpoint {
+        /// Their folder.
+        file: String,
+        /// The error.
+        problem: String,
+    },
     /// Consensus refuses to start.
     #[error(transparent)]
     Consensus(#[from] seatrial_consensus::ConfigError),
@@ -55,8 +63,8 @@ pub(crate) struct JournalContents {
     pub(crate) head: Option<BlockHead>,
     /// The founding voters and the rule of checkpoints, unless that block was freed.
     pub(crate) founding: Option<(Vec<NodeId>, u64)>,
-    /// The checkpoint that the log must continue, if the last one was transferred.
-    pub(crate) installed: u64,
+    /// Index and term of the checkpoint that the entries continue; zeros: the beginning of the log, or a freed part of it.
+    pub(crate) installed: (u64, u64),
     /// Consecutive entries.
     pub(crate) entries: Vec<LogEntry>,
     /// First index and position of blocks with entries.
@@ -79,7 +87,7 @@ impl JournalContents {
             keeps_replaced,
             head: None,
             founding: None,
-            installed: 0,
+            installed: (0, 0),
             entries: Vec::new(),
             blocks: VecDeque::new(),
         };
@@ -107,6 +115,38 @@ impl JournalContents {
         self.head.map_or(0, |head| head.start)
     }
 
+    /// Drops the entries that a checkpoint has. False: the entries do not continue it, and are void; the cluster has decided
+    /// others, or the checkpoint has all of them.
+    pub(crate) fn continue_from(&mut self, index: u64, term: u64) -> Result<bool, BootError> {
+        let Some(first) = self.entries.first().map(|entry| entry.index) else {
+            return Ok(self.installed == (index, term) || index == 0);
+        };
+        if first > index + 1 {
+            return Err(BootError::Gap {
+                first,
+                checkpoint: index,
+            });
+        }
+        if self.installed.0 > index {
+            return Err(BootError::Gap {
+                first: self.installed.0 + 1,
+                checkpoint: index,
+            });
+        }
+        let here = usize::try_from(index.wrapping_sub(first)).ok();
+        let continues = match here.and_then(|at| self.entries.get(at)) {
+            Some(entry) => entry.term == term,
+            // What is freed ends with a checkpoint that was kept.
+            None => first == index + 1,
+        };
+        if continues {
+            self.entries.retain(|entry| entry.index > index);
+        } else {
+            self.entries.clear();
+        }
+        Ok(continues)
+    }
+
     /// The durable vote.
     pub(crate) fn vote(&self) -> Vote {
         self.head.map(|head| head.vote).unwrap_or_default()
@@ -120,7 +160,7 @@ struct JournalReader {
     keeps_replaced: bool,
     head: Option<BlockHead>,
     founding: Option<(Vec<NodeId>, u64)>,
-    installed: u64,
+    installed: (u64, u64),
     entries: Vec<LogEntry>,
     blocks: VecDeque<(u64, u64)>,
 }
@@ -170,8 +210,8 @@ impl JournalReader {
                 voters,
                 checkpoint_bytes,
             } => self.founding = Some((voters, checkpoint_bytes)),
-            JournalRecord::Install { index, .. } => {
-                self.installed = index;
+            JournalRecord::Install { index, term } => {
+                self.installed = (index, term);
                 self.entries.clear();
                 self.blocks.clear();
             }

@@ -1,89 +1,41 @@
 //! A replica: consensus, journal, state and callers in one machine.
 
+mod boot;
 mod callers;
+mod checkpointing;
+mod checkpoints;
 mod fetch;
 mod incoming;
+mod transfer;
 mod waiting_reads;
 
 use crate::bug::Bug;
-use crate::journal::{JournalOwner, JournalWriter};
+use crate::checkpoint_schedule::CheckpointSchedule;
+use crate::journal::JournalWriter;
 use crate::message::{Code, MessageHeader, MessageKind, VERSION, WINDOW};
 use crate::outcome::Outcome;
 use crate::pending::PendingCommands;
-use crate::recovery::{BootError, JournalContents};
 use crate::replica_message;
 use crate::state::{AppliedRequest, Planted, StoreState};
 use crate::store_command::{StoreCommand, begin_entry, read_entry};
 use crate::transaction::Transaction;
+pub use boot::{BootReport, ReplicaOptions};
 use bytes::Bytes;
 use callers::Callers;
+pub use checkpoints::CheckpointMode;
+use checkpoints::Checkpoints;
 use fetch::{FetchJob, FetchedEntries};
-use seatrial_blocks::Recovery;
 use seatrial_consensus::{
-    CachedLog, Committed, Config, Consensus, ConsensusStopped, EntryLog, Fetch, LogEntry,
-    MemberStatus, Members, Payload, Persist, ReadGrant, Ready, Refused, Role, SnapshotMark,
-    StartPoint,
+    CachedLog, Committed, Consensus, ConsensusStopped, Fetch, LogEntry, MemberStatus, Members,
+    Payload, Persist, ReadGrant, Ready, Refused, Role, SnapshotMark,
 };
 use seatrial_machine::{
     Computed, DataFolder, Input, LogName, Machine, NodeId, Output, Ticket, Time,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+use transfer::{ArrivedCheckpoint, Transfers};
 use waiting_reads::WaitingReads;
-
-/// Options of a replica.
-#[derive(Clone, Debug)]
-pub struct ReplicaOptions {
-    /// This node.
-    pub node: NodeId,
-    /// Number of the cluster: nodes of another one are refused.
-    pub cluster: u64,
-    /// The voters of a new cluster. Ignored by a node whose folder is not empty.
-    pub voters: Vec<NodeId>,
-    /// Time between a leader's heartbeats.
-    pub heartbeat: Duration,
-    /// A follower that hears nothing for one to two times this long campaigns. At least twice the longest sync.
-    pub election: Duration,
-    /// The seed of election timeouts.
-    pub seed: u64,
-    /// A bug to plant.
-    pub bug: Option<Bug>,
-    /// Maximum number of requests and reads that wait for their result at this node; more are dropped.
-    pub callers_max: usize,
-    /// A checkpoint is made after this many bytes of commands. A rule of the cluster: a node whose folder is not empty keeps
-    /// the value of its first start.
-    pub checkpoint_bytes: u64,
-}
-
-impl ReplicaOptions {
-    /// The default options of a node of a cluster with these voters.
-    pub fn new(node: NodeId, voters: impl IntoIterator<Item = NodeId>) -> ReplicaOptions {
-        ReplicaOptions {
-            node,
-            cluster: 1,
-            voters: voters.into_iter().collect(),
-            heartbeat: Duration::from_millis(100),
-            election: Duration::from_secs(1),
-            seed: 1,
-            bug: None,
-            callers_max: 65_536,
-            checkpoint_bytes: 64 << 20,
-        }
-    }
-}
-
-/// Result of a recovery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BootReport {
-    /// The end of the journal. The driver truncates it there.
-    pub recovery: Recovery,
-    /// Entries in the journal after the newest checkpoint.
-    pub entries: u64,
-    /// Index of the newest checkpoint; 0: there is none.
-    pub checkpoint: u64,
-    /// Number of this start, from 1.
-    pub start: u64,
-}
 
 /// What a replica is at the moment, for its page, metrics and tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +60,33 @@ pub struct ReplicaStatus {
     pub bytes: u64,
     /// Open sessions.
     pub sessions: u64,
+    /// Checkpoints and transfers.
+    pub checkpoints: CheckpointStatus,
+}
+
+/// The checkpoints of a replica.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointStatus {
+    /// Index of the newest durable one; 0: none.
+    pub newest: u64,
+    /// Bytes of its file.
+    pub length: u64,
+    /// Index of the one that is being written.
+    pub writing: Option<u64>,
+    /// Index of the one that is being received from another node.
+    pub receiving: Option<u64>,
+    /// Number made since the start, …
+    pub made: u64,
+    /// … skipped because another was under way, …
+    pub skipped: u64,
+    /// … given up after an error, …
+    pub failed: u64,
+    /// … and received from another node.
+    pub received: u64,
+    /// The last error.
+    pub last_error: Option<String>,
+    /// Indices at which two nodes have reported different digests.
+    pub different: Vec<u64>,
 }
 
 /// One member of a replicated store: orders requests by consensus, makes them durable in its journal, executes them in the same
@@ -137,13 +116,24 @@ pub struct Replica {
     /// Time of the last applied or proposed entry.
     stamped: Time,
     members: Members,
+    schedule: CheckpointSchedule,
+    checkpoints: Checkpoints,
+    transfers: Transfers,
+    /// A transferred checkpoint that consensus is about to install.
+    arrived: Option<Box<ArrivedCheckpoint>>,
+    /// Messages that the blocking mode holds back.
+    blocked: VecDeque<(NodeId, Vec<u8>)>,
     pending: PendingCommands,
     callers: Callers,
     reads: WaitingReads,
     phase: ReplicaPhase,
     /// Founding to write at the first start.
     founding: Option<(Members, u64)>,
+    /// The checkpoint that the log continues, to write at the start when the journal's entries are void.
+    install: Option<SnapshotMark>,
     start: u64,
+    /// Transferred checkpoints that took the place of the state.
+    received: u64,
     now: Time,
     /// Read by jobs, beside the machine.
     data: DataFolder,
@@ -185,82 +175,8 @@ const STALE_INTERVAL: Duration = Duration::from_millis(100);
 const BLOCKS_MAX: usize = 1;
 /// Tickets of jobs begin here; those of appends are the numbers of their blocks.
 const JOBS: u64 = 1 << 62;
-/// Bound of the entries in memory that are applied; those that a checkpoint does not have are always in memory.
-const CACHE_BYTES: usize = 64 << 20;
 
 impl Replica {
-    /// Recovers a replica from its folder. The driver truncates the journal at `recovery.end` of the report, then gives the
-    /// replica turns.
-    pub fn boot(
-        data: &DataFolder,
-        options: ReplicaOptions,
-    ) -> Result<(Replica, BootReport), BootError> {
-        let owner = JournalOwner {
-            cluster: options.cluster,
-            node: options.node,
-        };
-        let log = data.log(LogName::MAIN)?;
-        let keeps_replaced = options.bug == Some(Bug::ConflictKept);
-        let found = JournalContents::read(&log, owner, keeps_replaced)?;
-        let start = found.start() + 1;
-        let (voters, checkpoint_bytes) = found
-            .founding
-            .clone()
-            .unwrap_or_else(|| (options.voters.clone(), options.checkpoint_bytes));
-        let checkpoint = SnapshotMark {
-            members: Members::of_voters(voters),
-            ..SnapshotMark::default()
-        };
-        let founding = found
-            .head
-            .is_none()
-            .then(|| (checkpoint.members.clone(), checkpoint_bytes));
-        let mut entries = CachedLog::new(checkpoint.index, checkpoint.term, CACHE_BYTES);
-        if let Some(first) = found.entries.first().map(|it| it.index)
-            && (first > checkpoint.index + 1 || found.installed > checkpoint.index)
-        {
-            return Err(BootError::Gap {
-                first,
-                checkpoint: checkpoint.index,
-            });
-        }
-        entries.append(&found.entries);
-        let position = (found.recovery.next_sequence, found.recovery.end);
-        let report = BootReport {
-            recovery: found.recovery,
-            entries: found.entries.len() as u64,
-            checkpoint: checkpoint.index,
-            start,
-        };
-        let vote = found.vote();
-        let mut config = Config::new(options.node, start, options.seed);
-        config.heartbeat = options.heartbeat;
-        config.election = options.election;
-        let members = checkpoint.members.clone();
-        let applied = (checkpoint.index, checkpoint.term);
-        let core = Consensus::new(config, StartPoint { checkpoint, vote }, entries)?;
-        let replica = Replica {
-            journal: JournalWriter::new(owner, start, vote, position, found.blocks),
-            state: StoreState::new(planted(options.bug)),
-            applied,
-            stamped: Time::ZERO,
-            members,
-            pending: PendingCommands::default(),
-            callers: Callers::new((options.node, start), options.callers_max),
-            reads: WaitingReads::new(options.callers_max),
-            phase: ReplicaPhase::Booted,
-            founding,
-            start,
-            now: Time::ZERO,
-            data: data.clone(),
-            jobs: 0,
-            planted: PlantedState::default(),
-            options,
-            core: Box::new(core),
-        };
-        Ok((replica, report))
-    }
-
     /// What the replica is now.
     pub fn status(&self) -> ReplicaStatus {
         ReplicaStatus {
@@ -274,6 +190,7 @@ impl Replica {
             keys: self.state.items().len() as u64,
             bytes: self.state.size(),
             sessions: self.state.session_count() as u64,
+            checkpoints: self.checkpoint_status(),
         }
     }
 
@@ -281,7 +198,7 @@ impl Replica {
     fn begin(&mut self, out: &mut Vec<Output<Outcome>>) {
         let founding = self.founding.as_ref();
         let founding = founding.map(|(members, bytes)| (members, *bytes));
-        let (bytes, ticket) = self.journal.start_block(founding);
+        let (bytes, ticket) = self.journal.start_block(founding, self.install.as_ref());
         self.phase = ReplicaPhase::Starting;
         append(bytes, ticket, out);
     }
@@ -296,6 +213,8 @@ impl Replica {
         if first && (is_new || self.members.voters.len() == 1) {
             let _ = self.core.campaign(); // refused: an election will come
         }
+        // An earlier life may have had a turn.
+        self.end_turn(None);
         Ok(())
     }
 
@@ -315,6 +234,7 @@ impl Replica {
         if self.core.wake_at().is_some_and(|due| due <= self.now) {
             self.core.tick(self.now)?;
         }
+        self.proceed_checkpoint(out);
         self.send_commands(out)?;
         self.ask_for_reads()?;
         self.serve_reads(out);
@@ -400,6 +320,15 @@ impl Replica {
         }
         if let Some(persist) = ready.persist {
             self.persist(&persist, out)?;
+            if let Some(mark) = &persist.install {
+                self.install(mark, out)?;
+            }
+        }
+        if let Some(offer) = ready.transfer {
+            self.transfers.begin(offer.from, offer.mark, self.now, out);
+        }
+        if ready.checkpoint_due && self.applied.0 > self.newest_checkpoint() {
+            self.begin_checkpoint(out);
         }
         self.apply(ready.committed, out)?;
         for grant in ready.reads {
@@ -430,12 +359,33 @@ impl Replica {
             low: fetch.low,
             high: fetch.high,
         };
-        self.jobs += 1;
-        out.push(Output::Compute(Box::new(job), Ticket(JOBS + self.jobs)));
+        let ticket = self.next_job();
+        out.push(Output::Compute(Box::new(job), ticket));
         Ok(())
     }
 
-    fn computed(&mut self, result: Computed) -> Result<(), ConsensusStopped> {
+    fn next_job(&mut self) -> Ticket {
+        self.jobs += 1;
+        Ticket(JOBS + self.jobs)
+    }
+
+    /// Index of the newest durable checkpoint.
+    fn newest_checkpoint(&self) -> u64 {
+        self.checkpoints
+            .stored()
+            .last()
+            .map_or(0, |mark| mark.index)
+    }
+
+    fn computed(
+        &mut self,
+        ticket: Ticket,
+        result: Computed,
+        out: &mut Vec<Output<Outcome>>,
+    ) -> Result<(), ConsensusStopped> {
+        let Some(result) = self.checkpoints.computed(ticket, result, out) else {
+            return Ok(());
+        };
         match result.downcast::<FetchedEntries>() {
             Ok(fetched) => self.core.fetched(fetched.0),
             Err(_) => Ok(()),
@@ -494,8 +444,18 @@ impl Replica {
             if let Some(members) = committed.membership {
                 self.members = members;
             }
+            if self.schedule.count(entry.payload.length() as u64) {
+                self.begin_checkpoint(out);
+            }
         }
-        self.core.applied(last)
+        self.core.applied(last)?;
+        match self.divergence() {
+            Some(cause) => Err(ConsensusStopped {
+                during: "comparison of checkpoints",
+                cause,
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Does a planted bug execute entries before they are committed?
@@ -543,6 +503,13 @@ impl Replica {
                     }
                 }
                 Ok(StoreCommand::Close { session }) => self.state.sessions().close(session),
+                Ok(StoreCommand::AskTurn(node)) => self.schedule.ask(node, self.voters(), time),
+                Ok(StoreCommand::EndTurn { node, made }) => {
+                    if let Some((index, digest)) = made {
+                        self.schedule.report(index, node, digest);
+                    }
+                    self.schedule.end(node, self.voters(), time);
+                }
                 // All replicas see the same bytes and stop here.
                 Err(_) => return,
             }
@@ -673,7 +640,12 @@ impl Machine for Replica {
                 Ok(())
             }
             (_, Input::Appended(ticket)) => self.appended(ticket),
-            (ReplicaPhase::Running, Input::Computed(_, result)) => self.computed(result),
+            (ReplicaPhase::Running, Input::Computed(ticket, result)) => {
+                self.computed(ticket, result, out)
+            }
+            (ReplicaPhase::Running, Input::FileDone(ticket, result)) => {
+                self.file_done(ticket, result, out)
+            }
             (ReplicaPhase::Running, Input::Message { from, bytes }) => {
                 self.receive(from, bytes, out)
             }
@@ -706,7 +678,8 @@ impl Machine for Replica {
             return Some(Time::ZERO);
         }
         let held = self.planted.held.front().map(|held| held.0);
-        [self.core.wake_at(), self.reads.wake_at(), held]
+        let checkpoint = self.checkpoint_wake_at();
+        [self.core.wake_at(), self.reads.wake_at(), held, checkpoint]
             .into_iter()
             .flatten()
             .min()
@@ -716,6 +689,7 @@ impl Machine for Replica {
         self.journal.check_invariants();
         self.pending.check_invariants();
         self.callers.check_invariants();
+        self.checkpoints.check_invariants();
         self.reads.check_invariants(self.applied.0);
         debug_assert!(self.applies_early() || self.applied.0 <= self.core.status().committed);
     }

@@ -8,6 +8,16 @@ const CONSENSUS: u8 = 1;
 /// Commands for the leader.
 const FORWARD: u8 = 2;
 
+/// A request for a piece of a checkpoint file.
+const PULL: u8 = 3;
+/// A piece of a checkpoint file.
+const PIECE: u8 = 4;
+/// The node does not have that checkpoint.
+const GONE: u8 = 5;
+
+/// Bytes of a [`FilePart`].
+const PART_LENGTH: usize = 32;
+
 /// Bound of a message between replicas, its kind included.
 pub const LENGTH_MAX: usize = consensus::MESSAGE_LENGTH_MAX + 1;
 
@@ -18,6 +28,68 @@ pub(crate) enum ReplicaMessage {
     Consensus(consensus::PeerMessage),
     /// Encoded commands ([`crate::store_command::Commands`]) for the leader. They are not checked yet.
     Forward(Vec<u8>),
+    /// Asks for at most this many bytes of a file.
+    Pull(FilePart, u32),
+    /// Bytes of a file.
+    Piece(FilePart, Vec<u8>),
+    /// The sender does not have this file.
+    Gone(FilePart),
+}
+
+/// A place in a checkpoint file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FilePart {
+    /// Index of the checkpoint.
+    pub(crate) index: u64,
+    /// Digest of the file.
+    pub(crate) digest: [u8; 16],
+    /// Offset in bytes.
+    pub(crate) offset: u64,
+}
+
+impl FilePart {
+    fn put(self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.index.to_le_bytes());
+        bytes.extend_from_slice(&self.digest);
+        bytes.extend_from_slice(&self.offset.to_le_bytes());
+    }
+
+    /// Takes a part off the end of a message, so that what is before it stays where it is.
+    fn take(bytes: &mut Vec<u8>) -> Option<FilePart> {
+        let at = bytes.len().checked_sub(PART_LENGTH)?;
+        let (index, rest) = bytes[at..].split_first_chunk()?;
+        let (digest, rest) = rest.split_first_chunk()?;
+        let part = FilePart {
+            index: u64::from_le_bytes(*index),
+            digest: *digest,
+            offset: u64::from_le_bytes(*rest.first_chunk()?),
+        };
+        bytes.truncate(at);
+        Some(part)
+    }
+}
+
+/// The message that asks for bytes of a file.
+pub(crate) fn encode_pull(part: FilePart, length: u32) -> Vec<u8> {
+    let mut bytes = length.to_le_bytes().to_vec();
+    part.put(&mut bytes);
+    bytes.push(PULL);
+    bytes
+}
+
+/// The message that carries bytes of a file.
+pub(crate) fn encode_piece(part: FilePart, mut bytes: Vec<u8>) -> Vec<u8> {
+    part.put(&mut bytes);
+    bytes.push(PIECE);
+    bytes
+}
+
+/// The message that a file is not here.
+pub(crate) fn encode_gone(part: FilePart) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    part.put(&mut bytes);
+    bytes.push(GONE);
+    bytes
 }
 
 /// The encoded message of consensus.
@@ -41,6 +113,52 @@ pub(crate) fn decode(mut bytes: Vec<u8>) -> Option<ReplicaMessage> {
             Some(ReplicaMessage::Consensus(message))
         }
         FORWARD => Some(ReplicaMessage::Forward(bytes)),
+        PULL => {
+            let part = FilePart::take(&mut bytes)?;
+            let length = bytes.try_into().ok()?;
+            Some(ReplicaMessage::Pull(part, u32::from_le_bytes(length)))
+        }
+        PIECE => {
+            let part = FilePart::take(&mut bytes)?;
+            Some(ReplicaMessage::Piece(part, bytes))
+        }
+        GONE => {
+            let part = FilePart::take(&mut bytes)?;
+            bytes.is_empty().then_some(ReplicaMessage::Gone(part))
+        }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seatrial_machine::Rng;
+
+    #[test]
+    fn parts_of_files_survive_their_encoding() {
+        let part = FilePart {
+            index: 7,
+            digest: [9; 16],
+            offset: 1 << 40,
+        };
+        let pull = decode(encode_pull(part, 77)).unwrap();
+        assert!(matches!(pull, ReplicaMessage::Pull(found, 77) if found == part));
+        let piece = decode(encode_piece(part, vec![1, 2, 3])).unwrap();
+        assert!(matches!(&piece, ReplicaMessage::Piece(found, bytes)
+            if *found == part && *bytes == [1, 2, 3]));
+        let gone = decode(encode_gone(part)).unwrap();
+        assert!(matches!(gone, ReplicaMessage::Gone(found) if found == part));
+        let forward = decode(encode_forward(vec![4, 5])).unwrap();
+        assert!(matches!(forward, ReplicaMessage::Forward(bytes) if bytes == [4, 5]));
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic() {
+        let mut rng = Rng::from_seed(8);
+        for _ in 0..100_000 {
+            let bytes: Vec<u8> = (0..rng.index(60)).map(|_| rng.word() as u8 % 8).collect();
+            let _ = decode(bytes);
+        }
     }
 }

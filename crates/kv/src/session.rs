@@ -141,12 +141,6 @@ impl Sessions {
         range.map(|(session, entry)| (*session, &**entry))
     }
 
-    /// Would a session be opened at `now`? For a leader that refuses without a command.
-    pub(crate) fn has_room(&mut self, now: Time) -> bool {
-        let now = self.clock.max(now);
-        self.table.len() < SESSIONS_MAX || self.idle(now).is_some()
-    }
-
     /// Opens a session; `None` if all places are taken by sessions that were heard less than [`IDLE_MIN`] ago.
     pub(crate) fn open(&mut self, now: Time) -> Option<u64> {
         let now = self.advance(now);

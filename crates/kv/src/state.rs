@@ -91,6 +91,7 @@ pub(crate) enum ExecutionEffect {
 
 impl StoreState {
     /// An empty state.
+    #[cfg(test)]
     pub(crate) fn new(planted: Planted) -> StoreState {
         StoreState {
             planted,

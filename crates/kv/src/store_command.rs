@@ -8,6 +8,8 @@ pub(crate) const BATCH_LENGTH: usize = 1 << 20;
 const REQUEST: u8 = 1;
 const OPEN: u8 = 2;
 const CLOSE: u8 = 3;
+const ASK_TURN: u8 = 4;
+const END_TURN: u8 = 5;
 
 /// Bytes of a command before its fields: kind and length.
 const HEADER_LENGTH: usize = 5;
@@ -25,6 +27,15 @@ pub(crate) enum StoreCommand<'a> {
     Close {
         /// The session.
         session: u64,
+    },
+    /// A node asks for a turn to write a checkpoint, or renews it.
+    AskTurn(NodeId),
+    /// A node gives its turn back.
+    EndTurn {
+        /// The node.
+        node: NodeId,
+        /// Index and digest of the checkpoint that it has made.
+        made: Option<(u64, [u8; 16])>,
     },
 }
 
@@ -56,6 +67,18 @@ impl StoreCommand<'_> {
             StoreCommand::Close { session } => {
                 put_header(out, CLOSE, 8);
                 out.extend_from_slice(&session.to_le_bytes());
+            }
+            StoreCommand::AskTurn(node) => {
+                put_header(out, ASK_TURN, 4);
+                out.extend_from_slice(&node.number().to_le_bytes());
+            }
+            StoreCommand::EndTurn { node, made } => {
+                put_header(out, END_TURN, if made.is_some() { 28 } else { 4 });
+                out.extend_from_slice(&node.number().to_le_bytes());
+                if let Some((index, digest)) = made {
+                    out.extend_from_slice(&index.to_le_bytes());
+                    out.extend_from_slice(digest);
+                }
             }
         }
     }
@@ -111,6 +134,14 @@ impl<'a> Commands<'a> {
             CLOSE => StoreCommand::Close {
                 session: fields.long("session")?,
             },
+            ASK_TURN => StoreCommand::AskTurn(read_node(&mut fields)?),
+            END_TURN => StoreCommand::EndTurn {
+                node: read_node(&mut fields)?,
+                made: match length {
+                    4 => None,
+                    _ => Some((fields.long("index")?, read_digest(&mut fields)?)),
+                },
+            },
             other => {
                 return Err(MessageError::Value {
                     field: "kind of a command",
@@ -122,6 +153,12 @@ impl<'a> Commands<'a> {
         self.rest = &self.rest[HEADER_LENGTH + length..];
         Ok(command)
     }
+}
+
+fn read_digest(fields: &mut FieldReader<'_>) -> Result<[u8; 16], MessageError> {
+    let mut digest = [0; 16];
+    digest.copy_from_slice(fields.bytes("digest", 16)?);
+    Ok(digest)
 }
 
 fn read_node(fields: &mut FieldReader<'_>) -> Result<NodeId, MessageError> {
@@ -161,6 +198,15 @@ mod tests {
                 number: 9,
             }),
             StoreCommand::Close { session: 5 },
+            StoreCommand::AskTurn(NodeId::server(2)),
+            StoreCommand::EndTurn {
+                node: NodeId::server(2),
+                made: None,
+            },
+            StoreCommand::EndTurn {
+                node: NodeId::server(1),
+                made: Some((17, [3; 16])),
+            },
             StoreCommand::Request(b""),
         ]
     }

@@ -23,7 +23,11 @@ impl Replica {
         out: &mut Vec<Output<Outcome>>,
     ) -> Result<(), ConsensusStopped> {
         if !from.is_client() {
-            return self.receive_from_replica(from, bytes);
+            return self.receive_from_replica(from, bytes, out);
+        }
+        if self.is_blocked(from) {
+            self.blocked.push_back((from, bytes));
+            return Ok(());
         }
         // A message that is not a client's is dropped: there is no endpoint to reply to.
         let Ok(header) = MessageHeader::decode(&bytes) else {
@@ -45,6 +49,7 @@ impl Replica {
         &mut self,
         from: NodeId,
         bytes: Vec<u8>,
+        out: &mut Vec<Output<Outcome>>,
     ) -> Result<(), ConsensusStopped> {
         match replica_message::decode(bytes) {
             Some(ReplicaMessage::Consensus(message)) => {
@@ -64,6 +69,14 @@ impl Replica {
                     self.pending.push_encoded(commands);
                 }
             }
+            Some(ReplicaMessage::Pull(part, length)) => {
+                let known = self.checkpoints.find(part.index, part.digest);
+                self.transfers.serve(from, part, length, known, out);
+            }
+            Some(ReplicaMessage::Piece(part, bytes)) => {
+                self.transfers.piece(self.now, part, bytes, out);
+            }
+            Some(ReplicaMessage::Gone(part)) => self.transfers.gone(part, out),
             None => {}
         }
         Ok(())

@@ -69,6 +69,7 @@ impl StoreState {
 
 impl StateSnapshot {
     /// [`StoreState::read`] on the state of the snapshot.
+    #[cfg(test)]
     pub(crate) fn read(&self, request: &[u8]) -> Bytes {
         self.items.read_request(request)
     }

@@ -3,7 +3,8 @@
 use crate::oracle::{Action, Asked, Oracle};
 use seatrial_kv::{Bug, Client, ClientOptions, Outcome, Replica, ReplicaOptions, Transaction};
 use seatrial_machine::{
-    DataFolder, Fault, FaultKind, Input, Link, Machine, NodeId, Output, Rng, Ticket, Time,
+    DataFolder, Fault, FaultKind, Input, Link, LogName, Machine, NodeId, OpenLog, Output, Rng,
+    Ticket, Time,
 };
 use seatrial_sim::{Booted, World, WorldOptions, explore};
 use std::collections::BTreeMap;
@@ -82,9 +83,19 @@ fn boot(
         // From storms of elections to quiet terms.
         options.election = Duration::from_millis(8 << (seed % 5));
         options.heartbeat = options.election / 4;
+        // Checkpoints after a few transactions, or hardly ever.
+        options.checkpoint_bytes = 200 << (seed % 7);
         let booted = Replica::boot(data, options).map_err(|error| error.to_string())?;
         let machine = Node::Replica(Box::new(booted.0));
-        Ok(Booted::with_log(machine, booted.1.recovery.end))
+        // Small segments, so that journals are freed at their heads.
+        let log = OpenLog {
+            segment_length: 400,
+            ..OpenLog::new(LogName::MAIN, booted.1.recovery.end)
+        };
+        Ok(Booted {
+            machine,
+            logs: vec![log],
+        })
     }
 }
 
@@ -99,9 +110,14 @@ struct Run {
     /// Faults that this run draws from.
     kinds: Vec<FaultKind>,
     is_broken: bool,
+    /// A node that stays down until the end, and then needs a checkpoint of another.
+    laggard: Option<NodeId>,
     kills: u64,
     /// Mean times between faults are up to two to this, in milliseconds.
     fault_spread: u64,
+    /// Checkpoints made and received by the replicas that are up at the end.
+    made: u64,
+    received: u64,
 }
 
 impl Run {
@@ -129,8 +145,11 @@ impl Run {
             tickets: 0,
             kinds,
             is_broken: false,
+            laggard: None,
             kills: 0,
             fault_spread: 8,
+            made: 0,
+            received: 0,
         }
     }
 
@@ -170,6 +189,22 @@ impl Run {
             Some((id, reason)) => Err(format!("{id} does not start: {reason}")),
             None => Ok(()),
         }
+    }
+
+    /// Everything was read: are the replicas at rest equal, and is nothing there that must not be?
+    fn finish(&mut self) -> Result<(), String> {
+        for server in &self.servers {
+            let Some(Node::Replica(replica)) = self.world.machine(*server) else {
+                return Err(format!("{server} is down"));
+            };
+            let status = replica.status().checkpoints;
+            if !status.different.is_empty() {
+                return Err(format!("checkpoints differ at {:?}", status.different));
+            }
+            self.made += status.made;
+            self.received += status.received;
+        }
+        self.oracle.finish()
     }
 
     /// Breaks something, or mends everything.
@@ -222,7 +257,9 @@ impl Run {
         self.world.apply(&Fault::Heal);
         for server in &self.servers {
             self.world.apply(&Fault::Resume(*server));
-            self.world.apply(&Fault::Restart(*server));
+            if self.laggard != Some(*server) {
+                self.world.apply(&Fault::Restart(*server));
+            }
         }
         for number in 0..CLIENTS {
             self.world.apply(&Fault::Restart(NodeId::client(number)));
@@ -234,6 +271,7 @@ impl Run {
         let pace = Duration::from_micros(10 << self.rng.below(8));
         let fault_interval = Duration::from_millis(1 << self.rng.below(self.fault_spread));
         let mut fault_at = Time::ZERO + self.rng.exponential(fault_interval);
+        let has_laggard = self.servers.len() >= 3 && self.rng.chance(0.3);
         while self.tickets < ACTIONS {
             let client = NodeId::client(self.rng.below(u64::from(CLIENTS)) as u32);
             let under_way = self.asked.values().filter(|(asker, _)| *asker == client);
@@ -243,11 +281,17 @@ impl Run {
             }
             let pause = self.rng.exponential(pace);
             self.advance(self.world.now() + pause)?;
+            if has_laggard && self.laggard.is_none() && self.tickets > ACTIONS / 4 {
+                let laggard = *self.rng.pick(&self.servers);
+                self.laggard = Some(laggard);
+                self.world.apply(&Fault::Kill(laggard));
+            }
             if self.world.now() >= fault_at {
                 self.next_fault();
                 fault_at = self.world.now() + self.rng.exponential(fault_interval);
             }
         }
+        self.laggard = None;
         self.mend();
         // Where elections are faster than messages nothing is ever decided.
         self.world.calm();
@@ -255,7 +299,7 @@ impl Run {
         for _ in 0..200 {
             self.advance(self.world.now() + Duration::from_secs(1))?;
             if self.oracle.committed >= committed + 20 && self.asked.is_empty() {
-                return self.oracle.finish();
+                return self.finish();
             }
             for action in [Action::ReadPair, Action::Read('a'), Action::Read('b')] {
                 self.ask(NodeId::client(0), action);
@@ -267,19 +311,25 @@ impl Run {
 
 fn check_seeds(servers: u32, seeds: u64) {
     let (mut committed, mut unknown, mut kills) = (0, 0, 0);
+    let (mut made, mut received) = (0, 0);
     let exploration = explore(0..seeds, |seed| {
         let mut run = Run::new(seed, servers, None);
         let checked = run.check();
         committed += run.oracle.committed;
         unknown += run.oracle.unknown;
         kills += run.kills;
+        made += run.made;
+        received += run.received;
         checked
     });
     assert_eq!(exploration.failure, None, "{servers} nodes");
     // It was no walk in the park, and not only trouble either.
-    println!("{servers} nodes: {committed} committed, {unknown} unknown, {kills} kills");
+    println!(
+        "{servers} nodes: {committed} committed, {unknown} unknown, {kills} kills, {made} checkpoints, {received} received"
+    );
     let seeds = seeds as usize;
     assert!(committed > 100 * seeds && unknown > 5 * seeds && kills > 5 * seeds as u64);
+    assert!(made > seeds as u64 && (servers == 1 || received > seeds as u64 / 20));
 }
 
 #[test]
@@ -310,6 +360,10 @@ fn every_planted_bug_is_found_within_its_seeds() {
         (Bug::StaleLeaderRead, 3, 50),
         (Bug::CommitWithoutQuorum, 3, 50),
         (Bug::ReplyAtAppend, 3, 50),
+        (Bug::FuzzyCheckpoint, 3, 50),
+        (Bug::PurgePastCheckpoint, 1, 50),
+        (Bug::PurgePastCheckpoint, 3, 50),
+        (Bug::SessionsNotInCheckpoint, 3, 100),
     ] {
         let found = explore(0..seeds, |seed| Run::new(seed, servers, Some(bug)).check());
         println!("{bug}, {servers} nodes: {found:?}");

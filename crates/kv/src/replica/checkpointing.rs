@@ -1,0 +1,221 @@
+//! A replica's part in checkpoints: when they are due, whose turn it is, what they free, and how a transferred one takes the
+//! place of the state.
+
+use super::checkpoints::{CheckpointEvent, CheckpointMode, DropJob};
+use super::transfer::{ArrivedCheckpoint, TransferEvent};
+use super::{CheckpointStatus, Replica};
+use crate::bug::Bug;
+use crate::checkpoint::CheckpointHead;
+use crate::checkpoint_schedule::RENEWAL;
+use crate::outcome::Outcome;
+use crate::store_command::StoreCommand;
+use seatrial_consensus::{ConsensusStopped, SnapshotMark, encode_members};
+use seatrial_machine::{FileResult, LogName, NodeId, Output, Ticket, Time};
+use std::time::Duration;
+
+impl Replica {
+    /// Number of voters, for turns and majorities.
+    pub(super) fn voters(&self) -> usize {
+        self.members.voters.len()
+    }
+
+    /// Begins a checkpoint of the present state, unless one is under way.
+    pub(super) fn begin_checkpoint(&mut self, out: &mut Vec<Output<Outcome>>) {
+        if self.options.checkpoint_mode == CheckpointMode::None {
+            return;
+        }
+        let head = CheckpointHead {
+            cluster: self.options.cluster,
+            index: self.applied.0,
+            term: self.applied.1,
+            members: encode_members(&self.members),
+            schedule: self.schedule.encode(),
+        };
+        let snapshot = self.state.snapshot();
+        let members = self.members.clone();
+        if self.checkpoints.begin(snapshot, head, members, self.now) {
+            self.ask_turn();
+            self.proceed_checkpoint(out);
+        }
+    }
+
+    fn ask_turn(&mut self) {
+        let ask = StoreCommand::AskTurn(self.options.node);
+        self.pending.push_command(&ask);
+    }
+
+    /// Gives the turn back, and reports what was made with it.
+    pub(super) fn end_turn(&mut self, made: Option<(u64, [u8; 16])>) {
+        let node = self.options.node;
+        self.pending
+            .push_command(&StoreCommand::EndTurn { node, made });
+    }
+
+    /// How often a turn is asked for again. Shorter than the patience of the schedule, and at least an election.
+    fn renewal(&self) -> Duration {
+        RENEWAL.min(self.options.election * 4)
+    }
+
+    pub(super) fn checkpoint_wake_at(&self) -> Option<Time> {
+        let transfer = self.transfers.wake_at();
+        let checkpoint = self.checkpoints.wake_at(self.renewal());
+        [transfer, checkpoint].into_iter().flatten().min()
+    }
+
+    /// Continues checkpoint and transfer.
+    pub(super) fn proceed_checkpoint(&mut self, out: &mut Vec<Output<Outcome>>) {
+        let renewal = self.renewal();
+        if self.checkpoints.renews(self.now, renewal) {
+            self.ask_turn();
+        }
+        let has_turn = self.schedule.has_turn(self.options.node);
+        if has_turn && self.options.bug == Some(Bug::FuzzyCheckpoint) {
+            self.checkpoints.take_instead(self.state.snapshot());
+        }
+        self.checkpoints.proceed(self.now, has_turn, out);
+        self.transfers.proceed(self.now, out);
+    }
+
+    /// A file task is done.
+    pub(super) fn file_done(
+        &mut self,
+        ticket: Ticket,
+        result: FileResult,
+        out: &mut Vec<Output<Outcome>>,
+    ) -> Result<(), ConsensusStopped> {
+        if self.transfers.owns(ticket) {
+            return match self.transfers.file_done(ticket, result, out) {
+                TransferEvent::Proceeding => Ok(()),
+                TransferEvent::Arrived(arrived) => self.arrive(arrived, out),
+                TransferEvent::Missed(node) => self.core.snapshot_failed(node),
+            };
+        }
+        match self.checkpoints.file_done(self.now, ticket, result, out) {
+            CheckpointEvent::Proceeding => self.proceed_checkpoint(out),
+            CheckpointEvent::Failed => self.end_turn(None),
+            CheckpointEvent::Published(mark) => self.published(&mark, out)?,
+        }
+        Ok(())
+    }
+
+    /// A checkpoint of this node is durable: consensus may offer it, and what is before the one before it may go.
+    fn published(
+        &mut self,
+        mark: &SnapshotMark,
+        out: &mut Vec<Output<Outcome>>,
+    ) -> Result<(), ConsensusStopped> {
+        self.end_turn(Some((mark.index, mark.digest)));
+        self.core.checkpointed(mark.clone());
+        let mut to = self.checkpoints.stored()[0].index;
+        if self.checkpoints.stored().len() < 2 {
+            to = 0;
+        }
+        if self.options.bug == Some(Bug::PurgePastCheckpoint) {
+            to = self.applied.0;
+        }
+        let mut first = self.core.compact(to);
+        if self.options.bug == Some(Bug::PurgePastCheckpoint) {
+            first = to + 1;
+        }
+        if let Some(position) = self.journal.free_before(first) {
+            let log = LogName::MAIN;
+            out.push(Output::TruncateHead { log, position });
+        }
+        self.release_blocked(out)
+    }
+
+    /// Executes what the blocking mode has held back.
+    fn release_blocked(&mut self, out: &mut Vec<Output<Outcome>>) -> Result<(), ConsensusStopped> {
+        for (from, bytes) in std::mem::take(&mut self.blocked) {
+            self.receive(from, bytes, out)?;
+        }
+        Ok(())
+    }
+
+    /// Does the blocking mode hold this message back?
+    pub(super) fn is_blocked(&self, from: NodeId) -> bool {
+        self.options.checkpoint_mode == CheckpointMode::Blocking
+            && from.is_client()
+            && self.checkpoints.under_way().is_some()
+            && !self.checkpoints.is_waiting()
+            && self.blocked.len() < self.options.callers_max
+    }
+
+    /// A checkpoint of another node is here: consensus decides whether it is wanted.
+    fn arrive(
+        &mut self,
+        arrived: Box<ArrivedCheckpoint>,
+        out: &mut Vec<Output<Outcome>>,
+    ) -> Result<(), ConsensusStopped> {
+        self.checkpoints.keep(arrived.mark.clone(), out);
+        if self.core.transferred(&arrived.mark)? {
+            self.arrived = Some(arrived);
+        } else {
+            self.free(arrived, out);
+        }
+        Ok(())
+    }
+
+    /// Consensus installs a transferred checkpoint: it takes the place of the state.
+    pub(super) fn install(
+        &mut self,
+        mark: &SnapshotMark,
+        out: &mut Vec<Output<Outcome>>,
+    ) -> Result<(), ConsensusStopped> {
+        let Some(arrived) = self.arrived.take_if(|arrived| arrived.mark == *mark) else {
+            return Ok(()); // consensus installs only what `transferred` has given it
+        };
+        assert!(
+            mark.index > self.applied.0,
+            "a state is never replaced by an older one"
+        );
+        let mut arrived = *arrived;
+        arrived.state.plant(super::planted(self.options.bug));
+        let old = std::mem::replace(&mut self.state, arrived.state);
+        self.schedule = arrived.schedule;
+        self.received += 1;
+        self.applied = (mark.index, mark.term);
+        self.members = mark.members.clone();
+        self.stamped = self.stamped.max(self.state.sessions().clock());
+        if self.checkpoints.under_way().is_some() {
+            self.checkpoints.abandon(out);
+            self.end_turn(None);
+        }
+        self.free(old, out);
+        self.core.applied(mark.index)
+    }
+
+    pub(super) fn checkpoint_status(&self) -> CheckpointStatus {
+        let newest = self.checkpoints.stored().last();
+        CheckpointStatus {
+            newest: newest.map_or(0, |mark| mark.index),
+            length: newest.map_or(0, |mark| mark.length),
+            writing: self.checkpoints.under_way(),
+            receiving: self.transfers.under_way(),
+            made: self.checkpoints.made,
+            skipped: self.checkpoints.skipped,
+            failed: self.checkpoints.failed,
+            received: self.received,
+            last_error: self.checkpoints.last_error.clone(),
+            different: self.schedule.disagreements().collect(),
+        }
+    }
+
+    /// Frees something large in a job.
+    fn free<T: Send + 'static>(&mut self, value: T, out: &mut Vec<Output<Outcome>>) {
+        let ticket = self.next_job();
+        out.push(Output::Compute(Box::new(DropJob(value)), ticket));
+    }
+
+    /// The cause to stop with, if the checkpoints of a majority differ from this node's.
+    pub(super) fn divergence(&self) -> Option<String> {
+        let index = self
+            .schedule
+            .is_outvoted(self.options.node, self.voters())?;
+        Some(format!(
+            "the checkpoint of {} at index {index} differs from that of a majority: this node's state is wrong; remove its data \
+             and start it again",
+            self.options.node
+        ))
+    }
+}
