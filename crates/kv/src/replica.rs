@@ -52,8 +52,6 @@ pub struct ReplicaStatus {
     pub members: Members,
     /// The last applied entry.
     pub applied: u64,
-    /// Index of the newest checkpoint; 0: there is none.
-    pub checkpoint: u64,
     /// Keys.
     pub keys: u64,
     /// Bytes of keys and values.
@@ -83,10 +81,10 @@ pub struct CheckpointStatus {
     pub failed: u64,
     /// … and received from another node.
     pub received: u64,
-    /// The last error.
+    /// Number of the newest indices at which two nodes have reported different digests.
+    pub different: u64,
+    /// The last error of this node.
     pub last_error: Option<String>,
-    /// Indices at which two nodes have reported different digests.
-    pub different: Vec<u64>,
 }
 
 /// One member of a replicated store: orders requests by consensus, makes them durable in its journal, executes them in the same
@@ -186,7 +184,6 @@ impl Replica {
             member: self.core.status(),
             members: self.members.clone(),
             applied: self.applied.0,
-            checkpoint: 0,
             keys: self.state.items().len() as u64,
             bytes: self.state.size(),
             sessions: self.state.session_count() as u64,

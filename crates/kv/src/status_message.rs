@@ -1,7 +1,7 @@
 //! The status of a replica as a message, and the machine that asks for it. Byte map in `docs/formats/kv-protocol.md`.
 
 use crate::message::{HEADER_LENGTH, MessageError, MessageHeader, MessageKind};
-use crate::replica::ReplicaStatus;
+use crate::replica::{CheckpointStatus, ReplicaStatus};
 use seatrial_consensus::{MemberStatus, Members, Role};
 use seatrial_machine::{FieldReader, Input, Machine, NodeId, Output, Peer, Ticket, Time};
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ const NODES_MAX: usize = 256;
 /// Bound of a status message: a small request must not make a node send much.
 pub(crate) const LENGTH_MAX: usize = 4_096;
 
-const _: () = assert!(HEADER_LENGTH + 5 + 10 * 8 + 3 * (2 + 4 * NODES_MAX) <= LENGTH_MAX);
+const _: () = assert!(HEADER_LENGTH + 5 + 18 * 8 + 3 * (2 + 4 * NODES_MAX) <= LENGTH_MAX);
 
 /// Is it a request for the status?
 pub(crate) fn is_request(header: &MessageHeader, message: &[u8]) -> bool {
@@ -41,7 +41,7 @@ pub(crate) fn encode(status: &ReplicaStatus, token: u64) -> Vec<u8> {
         member.persisted,
         member.committed,
         status.applied,
-        status.checkpoint,
+        status.checkpoints.newest,
         status.keys,
         status.bytes,
         status.sessions,
@@ -56,6 +56,19 @@ pub(crate) fn encode(status: &ReplicaStatus, token: u64) -> Vec<u8> {
         for node in nodes.iter().take(count) {
             bytes.extend_from_slice(&node.number().to_le_bytes());
         }
+    }
+    let checkpoints = &status.checkpoints;
+    for number in [
+        checkpoints.length,
+        checkpoints.writing.unwrap_or(0),
+        checkpoints.receiving.unwrap_or(0),
+        checkpoints.made,
+        checkpoints.skipped,
+        checkpoints.failed,
+        checkpoints.received,
+        checkpoints.different,
+    ] {
+        bytes.extend_from_slice(&number.to_le_bytes());
     }
     debug_assert!(bytes.len() <= LENGTH_MAX);
     bytes
@@ -84,7 +97,7 @@ pub(crate) fn decode(message: &[u8]) -> Result<(u64, ReplicaStatus), MessageErro
     let mut number = |field| cursor.long(field);
     let (term, last) = (number("term")?, number("last entry")?);
     let (persisted, committed) = (number("durable entry")?, number("committed entry")?);
-    let (applied, checkpoint) = (number("applied entry")?, number("checkpoint")?);
+    let (applied, newest) = (number("applied entry")?, number("checkpoint")?);
     let (keys, bytes) = (number("keys")?, number("bytes")?);
     let (sessions, start) = (number("sessions")?, number("start")?);
     let members = Members {
@@ -93,6 +106,7 @@ pub(crate) fn decode(message: &[u8]) -> Result<(u64, ReplicaStatus), MessageErro
         outgoing: nodes(&mut cursor)?,
         ..Members::default()
     };
+    let checkpoints = checkpoints(newest, &mut cursor)?;
     let member = MemberStatus {
         role,
         term,
@@ -109,12 +123,41 @@ pub(crate) fn decode(message: &[u8]) -> Result<(u64, ReplicaStatus), MessageErro
         member,
         members,
         applied,
-        checkpoint,
+        checkpoints,
         keys,
         bytes,
         sessions,
     };
     Ok((header.first, status))
+}
+
+fn checkpoints(
+    newest: u64,
+    cursor: &mut FieldReader<'_>,
+) -> Result<CheckpointStatus, MessageError> {
+    let mut number = |field| cursor.long(field);
+    let (length, writing) = (number("checkpoint length")?, number("checkpoint written")?);
+    let (receiving, made) = (number("checkpoint received")?, number("checkpoints made")?);
+    let (skipped, failed) = (
+        number("checkpoints skipped")?,
+        number("checkpoints failed")?,
+    );
+    let (received, different) = (
+        number("checkpoints received")?,
+        number("different digests")?,
+    );
+    Ok(CheckpointStatus {
+        newest,
+        length,
+        writing: (writing > 0).then_some(writing),
+        receiving: (receiving > 0).then_some(receiving),
+        made,
+        skipped,
+        failed,
+        received,
+        different,
+        last_error: None,
+    })
 }
 
 const fn role_byte(role: Role) -> u8 {
@@ -281,7 +324,13 @@ mod tests {
                 ..Members::default()
             },
             applied: 9,
-            checkpoint: 5,
+            checkpoints: CheckpointStatus {
+                newest: 5,
+                length: 1 << 34,
+                writing: Some(8),
+                made: 2,
+                ..CheckpointStatus::default()
+            },
             keys: 100,
             bytes: 1 << 33,
             sessions: 3,

@@ -124,7 +124,10 @@ fn values_and_transactions_come_from_files_and_standard_input() {
 }
 
 /// Bad input is refused with the reason.
-fn assert_refused(gives: &dyn Fn(&[&str], i32, &str, &str), at: &str, file: &str, nothing: &str) {
+/// Runs a command with these arguments and compares its status and what it says.
+type Gives<'a> = dyn Fn(&[&str], i32, &str, &str) + 'a;
+
+fn assert_refused(gives: &Gives<'_>, at: &str, file: &str, nothing: &str) {
     let wrong = kv_with_input(at, &["txn"], b"read a\nreed b\n");
     assert_said(&wrong, 254, "", "line 2: an operation is read KEY");
     gives(&["put", "k"], 254, "", "the value is missing");

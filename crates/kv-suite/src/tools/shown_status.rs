@@ -87,12 +87,22 @@ fn line(status: &ReplicaStatus) -> String {
         member.persisted,
         member.committed,
         status.applied,
-        status.checkpoint,
+        status.checkpoints.newest,
         status.keys,
         status.bytes,
         status.sessions,
         status.start,
     );
+    let checkpoints = &status.checkpoints;
+    if let Some(index) = checkpoints.writing {
+        let _ = write!(line, "; writes checkpoint {index}");
+    }
+    if let Some(index) = checkpoints.receiving {
+        let _ = write!(line, "; receives checkpoint {index}");
+    }
+    if checkpoints.different > 0 {
+        line.push_str("; CHECKPOINTS OF NODES DIFFER");
+    }
     line
 }
 
@@ -115,7 +125,15 @@ fn document(address: SocketAddr, status: &std::io::Result<ReplicaStatus>) -> Val
         "persisted": member.persisted,
         "committed": member.committed,
         "applied": status.applied,
-        "checkpoint": status.checkpoint,
+        "checkpoint": status.checkpoints.newest,
+        "checkpoint-bytes": status.checkpoints.length,
+        "checkpoint-writing": status.checkpoints.writing,
+        "checkpoint-receiving": status.checkpoints.receiving,
+        "checkpoints-made": status.checkpoints.made,
+        "checkpoints-skipped": status.checkpoints.skipped,
+        "checkpoints-failed": status.checkpoints.failed,
+        "checkpoints-received": status.checkpoints.received,
+        "different-digests": status.checkpoints.different,
         "keys": status.keys,
         "bytes": status.bytes,
         "sessions": status.sessions,

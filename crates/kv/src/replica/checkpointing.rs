@@ -197,7 +197,7 @@ impl Replica {
             failed: self.checkpoints.failed,
             received: self.received,
             last_error: self.checkpoints.last_error.clone(),
-            different: self.schedule.disagreements().collect(),
+            different: self.schedule.disagreements().count() as u64,
         }
     }
 
