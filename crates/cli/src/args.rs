@@ -323,7 +323,7 @@ pub(crate) struct ExportArguments {
 #[command(
     after_help = "Isolation, from weak to strong: read-uncommitted, read-committed, read-atomic, prefix, \
 snapshot-isolation, strong-session-snapshot-isolation, strong-snapshot-isolation, serializable, \
-strong-session-serializable, strict-serializable; of register and set: eventual, sequential, linearizable.\n\
+strong-session-serializable, strict-serializable; of register and set: eventual, sequential, linearizable; of all others: linearizable.\n\
 Anomalies: G0, G1a, G1b, G1c, G-single, G-nonadjacent, G2-item, G-single-process, lost-update, internal, \
 future-read, garbage-read, incompatible-order, duplicate-elements, dirty-update, stale-read, lost-write.\n\
 Example: seatrial generate list-append --events 1000000 --isolation snapshot-isolation -o si.sea, then \
@@ -331,7 +331,9 @@ seatrial check si.sea --model serializable"
 )]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub(crate) struct GenerateArguments {
-    /// What the clients do: list-append, rw-register, register, set, queue.
+    /// What the clients do: list-append, rw-register, register, set, queue,
+    /// linearizable-set, append-log, block-device, multi-register, semaphore,
+    /// linearizable-lock.
     pub(crate) workload: String,
     /// Number of events: invocations and completions together. (An older name of this option: --ops.)
     #[arg(long, value_name = "N", alias = "ops")]

@@ -316,17 +316,17 @@ impl Anomaly {
                     | Anomaly::DuplicateElements
                     | Anomaly::DirtyUpdate
             ),
-            DatabaseWorkload::Register | DatabaseWorkload::Set => matches!(
+            DatabaseWorkload::Queue => matches!(
+                self,
+                Anomaly::GarbageRead | Anomaly::DuplicateElements | Anomaly::LostWrite
+            ),
+            _ => matches!(
                 self,
                 Anomaly::G1a
                     | Anomaly::GSingleProcess
                     | Anomaly::GarbageRead
                     | Anomaly::StaleRead
                     | Anomaly::LostWrite
-            ),
-            DatabaseWorkload::Queue => matches!(
-                self,
-                Anomaly::GarbageRead | Anomaly::DuplicateElements | Anomaly::LostWrite
             ),
         }
     }

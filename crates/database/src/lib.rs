@@ -35,12 +35,14 @@
 //! ```
 //!
 //! Files in reading order: `options.rs` and `anomaly.rs` (what can be simulated, and which level excludes what), this file
-//! (clients and events), `system.rs` with the stores `transactions.rs`, `objects.rs` and `queue.rs`, and `planting.rs`.
+//! (clients and events), `system.rs` with the stores `transactions.rs`, `objects.rs`, `queue.rs` and `data_types.rs`, and
+//! `planting.rs`.
 //!
 //! What is absent: this crate has no clock, thread or file (time is virtual), and calls no checker. Which model a history
 //! violates is known because the violation was planted.
 
 mod anomaly;
+mod data_types;
 mod keys;
 mod objects;
 mod options;
@@ -212,7 +214,13 @@ impl Database {
         let system = &mut self.system;
         let key = || system.foreign_key();
         self.reserved += self.planting.begin(left, &mut self.rng, key);
-        match self.planting.turn(client) {
+        // The operations of an anomaly run in processes of their own: a client that holds a lock must release it first.
+        let turn = if self.system.is_holding(client) {
+            PlantingTurn::None
+        } else {
+            self.planting.turn(client)
+        };
+        match turn {
             PlantingTurn::None => {}
             PlantingTurn::Wait => return (now + WAIT_NS, None),
             PlantingTurn::Invoke(number) => return self.plant(now, client, number),

@@ -1,6 +1,7 @@
 //! Options of a simulated database: workload, isolation, anomalies, sizes and rates; and their validation.
 
 use super::anomaly::Anomaly;
+use super::data_types::PERMITS;
 use seatrial_generator::KeyDistribution;
 use std::ops::RangeInclusive;
 
@@ -17,16 +18,34 @@ pub enum DatabaseWorkload {
     Set,
     /// Enqueues and dequeues of one queue; the last operation drains it.
     Queue,
+    /// Independent sets: half of them grow and are read as a whole, half have removals and reads of elements.
+    LinearizableSet,
+    /// Appends to independent logs, reads of offsets and of all.
+    AppendLog,
+    /// Writes and reads of blocks of independent devices.
+    BlockDevice,
+    /// Writes and reads of one or two registers of independent groups.
+    MultiRegister,
+    /// Independent semaphores of three permits.
+    Semaphore,
+    /// Independent locks with fences.
+    LinearizableLock,
 }
 
 impl DatabaseWorkload {
     /// All workloads.
-    pub const ALL: [DatabaseWorkload; 5] = [
+    pub const ALL: [DatabaseWorkload; 11] = [
         DatabaseWorkload::ListAppend,
         DatabaseWorkload::RwRegister,
         DatabaseWorkload::Register,
         DatabaseWorkload::Set,
         DatabaseWorkload::Queue,
+        DatabaseWorkload::LinearizableSet,
+        DatabaseWorkload::AppendLog,
+        DatabaseWorkload::BlockDevice,
+        DatabaseWorkload::MultiRegister,
+        DatabaseWorkload::Semaphore,
+        DatabaseWorkload::LinearizableLock,
     ];
 
     /// The name in histories, which selects the checker.
@@ -37,6 +56,21 @@ impl DatabaseWorkload {
             DatabaseWorkload::Register => "register",
             DatabaseWorkload::Set => "set",
             DatabaseWorkload::Queue => "queue",
+            DatabaseWorkload::LinearizableSet => "linearizable-set",
+            DatabaseWorkload::AppendLog => "append-log",
+            DatabaseWorkload::BlockDevice => "block-device",
+            DatabaseWorkload::MultiRegister => "multi-register",
+            DatabaseWorkload::Semaphore => "semaphore",
+            DatabaseWorkload::LinearizableLock => "linearizable-lock",
+        }
+    }
+
+    /// The model of its checker, if there are several.
+    pub fn model(self) -> Option<String> {
+        match self {
+            DatabaseWorkload::Semaphore => Some(format!("permits:{PERMITS}")),
+            DatabaseWorkload::LinearizableLock => Some("fenced".to_owned()),
+            _ => None,
         }
     }
 
@@ -54,7 +88,7 @@ impl DatabaseWorkload {
                 &StoreLevel::TRANSACTIONS
             }
             DatabaseWorkload::Register | DatabaseWorkload::Set => &StoreLevel::OBJECTS,
-            DatabaseWorkload::Queue => &[StoreLevel::Linearizable],
+            _ => &[StoreLevel::Linearizable],
         }
     }
 

@@ -1,6 +1,7 @@
 //! Planting of anomalies: when one begins, and which client runs which of its operations.
 
 use super::anomaly::{Anomaly, KEYS_MAX, MEMBERS_MAX, Member, PlantedMop};
+use super::data_types::PERMITS;
 use super::options::{DatabaseWorkload, Options};
 use seatrial_history::{Key, Mop, Observed, OpType, Symbol, Value};
 use seatrial_machine::Rng;
@@ -207,23 +208,81 @@ impl Planting {
             return Some((Symbol::new("txn"), Value::Txn(mops)));
         }
         // Operations of the other workloads consist of one micro-operation.
-        let (name, number, value) = match (micros[0], self.workload) {
-            (PlantedMop::Write(number, value), DatabaseWorkload::Set) => {
-                ("add", number, Value::Int(value))
+        let (number, name, value) = match micros[0] {
+            PlantedMop::Write(number, value) => {
+                let (name, value) = self.write(value, is_done);
+                (number, name, value)
             }
-            (PlantedMop::Write(number, value), _) => ("write", number, Value::Int(value)),
-            (PlantedMop::Read(number, _), _) if !is_done => ("read", number, Value::Nil),
-            (PlantedMop::Read(number, seen), DatabaseWorkload::Set) => {
-                let seen = seen.iter().copied().map(Value::Int);
-                ("read", number, Value::Set(seen.collect()))
-            }
-            (PlantedMop::Read(number, seen), _) => {
-                let last = seen.last().copied();
-                ("read", number, last.map_or(Value::Nil, Value::Int))
+            PlantedMop::Read(number, seen) => {
+                let (name, value) = self.read(seen, is_done);
+                (number, name, value)
             }
         };
         let value = Value::Keyed(Key::Int(key(number)), Arc::new(value));
         Some((Symbol::new(name), value))
+    }
+
+    /// A write of an object. What is free is acquired instead.
+    fn write(&self, value: i64, is_done: bool) -> (&'static str, Value) {
+        let value = Value::Int(value);
+        let pair = |one: i64, other: Value| Value::List([Value::Int(one), other].into());
+        match self.workload {
+            DatabaseWorkload::LinearizableSet if is_done => ("add", Value::Bool(true)),
+            DatabaseWorkload::Set | DatabaseWorkload::LinearizableSet => ("add", value),
+            DatabaseWorkload::AppendLog if is_done => ("append", pair(0, value)),
+            DatabaseWorkload::AppendLog => ("append", value),
+            DatabaseWorkload::BlockDevice => ("write", pair(0, Value::List([value].into()))),
+            DatabaseWorkload::MultiRegister => {
+                ("write", Value::Map([(Value::Int(0), value)].into()))
+            }
+            DatabaseWorkload::Semaphore => ("acquire", Value::Int(PERMITS)),
+            DatabaseWorkload::LinearizableLock => {
+                ("acquire", if is_done { value } else { Value::Nil })
+            }
+            _ => ("write", value),
+        }
+    }
+
+    /// A read of an object that saw these writes. What is seen to be free is acquired, and what is not is released.
+    fn read(&self, seen: &[i64], is_done: bool) -> (&'static str, Value) {
+        let last = seen.last().copied();
+        let is_free = last.is_none();
+        let all = || seen.iter().copied().map(Value::Int);
+        let value = match self.workload {
+            DatabaseWorkload::Semaphore => {
+                let f = if is_free { "acquire" } else { "release" };
+                return (f, Value::Int(PERMITS));
+            }
+            DatabaseWorkload::LinearizableLock => {
+                let f = if is_free { "acquire" } else { "release" };
+                // A fence that is larger than all others.
+                let fence = Value::Int(9);
+                return (
+                    f,
+                    if is_free && is_done {
+                        fence
+                    } else {
+                        Value::Nil
+                    },
+                );
+            }
+            DatabaseWorkload::BlockDevice => {
+                let contents = Value::List([Value::Int(last.unwrap_or(0))].into());
+                let second = if is_done { contents } else { Value::Int(1) };
+                Value::List([Value::Int(0), second].into())
+            }
+            DatabaseWorkload::MultiRegister => {
+                let value = last.filter(|_| is_done).map_or(Value::Nil, Value::Int);
+                Value::Map([(Value::Int(0), value)].into())
+            }
+            _ if !is_done => Value::Nil,
+            DatabaseWorkload::Set | DatabaseWorkload::LinearizableSet => {
+                Value::Set(all().collect())
+            }
+            DatabaseWorkload::AppendLog => Value::List(all().collect()),
+            _ => last.map_or(Value::Nil, Value::Int),
+        };
+        ("read", value)
     }
 
     fn mop(&self, micro: &PlantedMop, key: impl Fn(u8) -> i64, is_done: bool) -> Mop {

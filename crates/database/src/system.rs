@@ -1,6 +1,7 @@
-//! The store of a workload, behind one type: transactions, objects, or a queue.
+//! The store of a workload, behind one type: transactions, objects, a queue, or a data type.
 
 use super::anomaly::Anomaly;
+use super::data_types::TypedStore;
 use super::objects::ObjectStore;
 use super::options::{DatabaseWorkload, Options};
 use super::queue::QueueStore;
@@ -16,6 +17,7 @@ pub(super) enum StoreSystem {
     Transactions(TxnStore),
     Objects(ObjectStore),
     Queue(QueueStore),
+    Typed(TypedStore),
 }
 
 impl StoreSystem {
@@ -28,6 +30,7 @@ impl StoreSystem {
                 StoreSystem::Objects(ObjectStore::new(options, rng))
             }
             DatabaseWorkload::Queue => StoreSystem::Queue(QueueStore::new(options)),
+            _ => StoreSystem::Typed(TypedStore::new(options, rng)),
         }
     }
 
@@ -37,6 +40,7 @@ impl StoreSystem {
             StoreSystem::Transactions(system) => system.begin(client, rng),
             StoreSystem::Objects(system) => system.begin(client, rng),
             StoreSystem::Queue(system) => system.begin(client, is_last, rng),
+            StoreSystem::Typed(system) => system.begin(client, rng),
         }
     }
 
@@ -46,7 +50,13 @@ impl StoreSystem {
             StoreSystem::Transactions(system) => system.step(client, fate, rng),
             StoreSystem::Objects(system) => system.step(client, fate, rng),
             StoreSystem::Queue(system) => system.step(client, fate, rng),
+            StoreSystem::Typed(system) => system.step(client, fate),
         }
+    }
+
+    /// Does a client hold a lock or permits?
+    pub(super) fn is_holding(&self, client: u32) -> bool {
+        matches!(self, StoreSystem::Typed(system) if system.is_holding(client))
     }
 
     /// Drops a client's operation whose request was lost.
@@ -55,6 +65,7 @@ impl StoreSystem {
             StoreSystem::Transactions(system) => system.end(client),
             StoreSystem::Objects(system) => system.end(client),
             StoreSystem::Queue(_) => {}
+            StoreSystem::Typed(system) => system.end(client),
         }
     }
 
@@ -64,6 +75,7 @@ impl StoreSystem {
             StoreSystem::Transactions(system) => system.result(client),
             StoreSystem::Objects(system) => system.result(client),
             StoreSystem::Queue(system) => system.result(client),
+            StoreSystem::Typed(system) => system.result(client),
         }
     }
 
@@ -82,6 +94,7 @@ impl StoreSystem {
             StoreSystem::Transactions(system) => system.invoked(client),
             StoreSystem::Objects(system) => system.invoked(client),
             StoreSystem::Queue(system) => system.invoked(client),
+            StoreSystem::Typed(system) => system.invoked(client),
         }
     }
 
@@ -91,6 +104,7 @@ impl StoreSystem {
             StoreSystem::Transactions(system) => system.store.foreign_key(),
             StoreSystem::Objects(system) => system.store.foreign_key(),
             StoreSystem::Queue(_) => 0,
+            StoreSystem::Typed(system) => system.foreign_key(),
         }
     }
 

@@ -17,6 +17,8 @@ mod processes;
 mod roles;
 #[path = "all/run.rs"]
 mod run;
+#[path = "all/typed.rs"]
+mod typed;
 #[path = "all/watch.rs"]
 mod watch;
 #[path = "all/workload.rs"]

@@ -168,7 +168,7 @@ fn truth(options: &Options) -> Json {
 /// What the file says about itself. Nothing in it depends on when or where it was written.
 fn attributes(options: &Options) -> Json {
     let range = |range: &RangeInclusive<u32>| json!([range.start(), range.end()]);
-    json!({
+    let mut attributes = json!({
         "name": format!("generated {}", options.workload.name()),
         "suite": "generate",
         "simulated": true,
@@ -192,7 +192,12 @@ fn attributes(options: &Options) -> Json {
         "info": options.info,
         "truth": truth(options),
         "version": env!("CARGO_PKG_VERSION"),
-    })
+    });
+    // The checkers of some workloads need a model.
+    if let Some(model) = options.workload.model() {
+        attributes["options"] = json!({"model": model});
+    }
+    attributes
 }
 
 /// Lets the database run on a thread of its own and writes what it does; the database as it is then, and the bytes

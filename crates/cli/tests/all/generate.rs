@@ -744,7 +744,7 @@ fn the_verb_refuses_what_cannot_be() {
         &["generate", "counter", "--ops", "100", "-o", &path],
         &[
             "unknown workload `counter`",
-            "list-append, rw-register, register, set, queue",
+            "list-append, rw-register, register, set, queue, linearizable-set",
         ],
     );
     for ending in ["sea", "edn", "jsonl"] {
