@@ -372,6 +372,8 @@ impl Linearizable {
             return self.search_states(object, bound, tally);
         };
         let few = match contended {
+            // Its states are as long as the queue.
+            Contention::Queue if object.entries.len() > EXPLAINED_LENGTH => 0,
             Contention::Queue => CONFIGURATIONS_FIRST,
             Contention::Overwrites => {
                 object.entries.len() as u64 * CONFIGURATIONS_PER_OPERATION + CONFIGURATIONS_PLAIN
@@ -381,7 +383,9 @@ impl Linearizable {
             configurations_max: bound.configurations_max.min(few),
             ..bound
         };
-        self.search_states(object, short, tally)?;
+        if short.configurations_max > 0 {
+            self.search_states(object, short, tally)?;
+        }
         self.search_contended(contended, object, bound, tally)
     }
 

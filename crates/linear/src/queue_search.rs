@@ -76,6 +76,8 @@ struct OrderSide {
     certain: Vec<u32>,
     /// All before this place of `certain` are placed.
     low: usize,
+    /// Number of certain operations that are placed.
+    placed: usize,
     /// By value: additions or removals of it, by completion; those of unknown outcome last, by invocation.
     by_value: Vec<Vec<u32>>,
     /// By value: all before this place of `by_value` are placed.
@@ -128,6 +130,7 @@ impl OrderSide {
         OrderSide {
             certain: Vec::new(),
             low: 0,
+            placed: 0,
             by_value: vec![Vec::new(); values],
             value_low: vec![0; values],
         }
@@ -378,9 +381,9 @@ impl<'a> QueueSearch<'a> {
         for (side, length) in sides.into_iter().zip(&mut lengths) {
             let mut end = 0;
             let begin = key.len();
-            // Only what was invoked before the last that is placed can be placed.
+            let mut left = side.placed - side.low;
             for (place, &number) in side.certain[side.low..].iter().enumerate() {
-                if self.call(number) > self.last_call {
+                if left == 0 {
                     break;
                 }
                 if place % 32 == 0 {
@@ -389,6 +392,7 @@ impl<'a> QueueSearch<'a> {
                 if self.placed[number as usize] {
                     key[begin + place / 32] |= 1 << (place % 32);
                     end = begin + place / 32 + 1;
+                    left -= 1;
                 }
             }
             key.truncate(end.max(begin));
@@ -581,6 +585,7 @@ impl<'a> QueueSearch<'a> {
         };
         debug_assert!(!self.placed[number as usize], "an operation is placed once");
         self.placed[number as usize] = true;
+        side.placed += usize::from(self.entries[number as usize].is_required());
         let is_placed =
             |number: Option<&u32>| number.is_some_and(|&number| self.placed[number as usize]);
         while is_placed(side.certain.get(side.low)) {
@@ -619,6 +624,7 @@ impl<'a> QueueSearch<'a> {
                 &mut self.front
             };
             side.low = change.low as usize;
+            side.placed -= usize::from(self.entries[number as usize].is_required());
             match step {
                 QueueStep::Add | QueueStep::Remove => {
                     side.value_low[value as usize] = change.value_low;
