@@ -214,6 +214,13 @@ impl<L: EntryLog> Consensus<L> {
         &self.membership
     }
 
+    /// The last entry that a member is known to have; `None` on a node that does not lead, and for nodes that are not members.
+    pub fn matched(&self, node: NodeId) -> Option<u64> {
+        let raft = &self.node.raft;
+        let progress = raft.prs().get(u64::from(node.number()))?;
+        (raft.state == StateRole::Leader).then_some(progress.matched)
+    }
+
     /// The log.
     pub fn log(&self) -> &L {
         &self.node.store().log

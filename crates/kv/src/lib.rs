@@ -66,6 +66,7 @@
 //! - No clock, socket or file: [`Replica`] and [`Client`] are machines. Time in the state is that of the log's entries.
 //! - No authentication and no protection against members that lie: links have the one, nothing has the other.
 
+mod admin_message;
 mod answer;
 mod bug;
 #[allow(
@@ -88,6 +89,7 @@ mod status_message;
 mod store_command;
 mod transaction;
 
+pub use admin_message::{AdminClient, AdminReply, AdminRequest};
 pub use answer::{Answer, Answers, Elements, KeyRange, List};
 pub use bug::Bug;
 pub use checkpoint::{

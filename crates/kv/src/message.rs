@@ -39,6 +39,10 @@ pub enum MessageKind {
     Status = 5,
     /// The server's status.
     StatusReply = 6,
+    /// An operator changes the cluster, without a session.
+    Admin = 7,
+    /// What became of that.
+    AdminReply = 8,
 }
 
 /// Result of a request, or why no session was opened.
@@ -124,6 +128,8 @@ impl MessageHeader {
             4 => MessageKind::Reply,
             5 => MessageKind::Status,
             6 => MessageKind::StatusReply,
+            7 => MessageKind::Admin,
+            8 => MessageKind::AdminReply,
             other => return Err(cursor.never("type", 1, u64::from(other))),
         };
         Ok(MessageHeader {

@@ -6,6 +6,7 @@ mod checkpointing;
 mod checkpoints;
 mod fetch;
 mod incoming;
+mod member_changes;
 mod transfer;
 mod waiting_reads;
 
@@ -25,6 +26,7 @@ use callers::Callers;
 pub use checkpoints::CheckpointMode;
 use checkpoints::Checkpoints;
 use fetch::{FetchJob, FetchedEntries};
+use member_changes::Addresses;
 use seatrial_consensus::{
     CachedLog, Committed, Consensus, ConsensusStopped, Fetch, LogEntry, MemberStatus, Members,
     Payload, Persist, ReadGrant, Ready, Refused, Role, SnapshotMark,
@@ -114,6 +116,7 @@ pub struct Replica {
     /// Time of the last applied or proposed entry.
     stamped: Time,
     members: Members,
+    addresses: Addresses,
     schedule: CheckpointSchedule,
     checkpoints: Checkpoints,
     transfers: Transfers,
@@ -122,6 +125,8 @@ pub struct Replica {
     /// Messages that the blocking mode holds back.
     blocked: VecDeque<(NodeId, Vec<u8>)>,
     pending: PendingCommands,
+    /// No proposal before this time: consensus refused the last one, because the leadership is handed over.
+    not_before: Time,
     callers: Callers,
     reads: WaitingReads,
     phase: ReplicaPhase,
@@ -191,12 +196,18 @@ impl Replica {
         }
     }
 
+    /// Does it take part in the cluster?
+    fn is_running(&self) -> bool {
+        self.phase == ReplicaPhase::Running
+    }
+
     /// Writes the record of the start.
     fn begin(&mut self, out: &mut Vec<Output<Outcome>>) {
         let founding = self.founding.as_ref();
         let founding = founding.map(|(members, bytes)| (members, *bytes));
         let (bytes, ticket) = self.journal.start_block(founding, self.install.as_ref());
         self.phase = ReplicaPhase::Starting;
+        self.announce_all(out);
         append(bytes, ticket, out);
     }
 
@@ -262,7 +273,7 @@ impl Replica {
     }
 
     fn send_commands(&mut self, out: &mut Vec<Output<Outcome>>) -> Result<(), ConsensusStopped> {
-        if !self.has_commands_to_send() {
+        if self.not_before > self.now || !self.has_commands_to_send() {
             return Ok(());
         }
         let status = self.core.status();
@@ -299,6 +310,7 @@ impl Replica {
             Err(Refused::Length(_) | Refused::Membership(_)) => Ok(()),
             Err(Refused::NotLeader(_) | Refused::Busy) => {
                 self.pending.put_back(entry[head..].to_vec());
+                self.not_before = self.now + self.options.heartbeat;
                 Ok(())
             }
         }
@@ -325,7 +337,7 @@ impl Replica {
             self.transfers.begin(offer.from, offer.mark, self.now, out);
         }
         if ready.checkpoint_due && self.applied.0 > self.newest_checkpoint() {
-            self.begin_checkpoint(out);
+            self.begin_checkpoint(true, out);
         }
         self.apply(ready.committed, out)?;
         for grant in ready.reads {
@@ -442,7 +454,7 @@ impl Replica {
                 self.members = members;
             }
             if self.schedule.count(entry.payload.length() as u64) {
-                self.begin_checkpoint(out);
+                self.begin_checkpoint(false, out);
             }
         }
         self.core.applied(last)?;
@@ -500,6 +512,9 @@ impl Replica {
                     }
                 }
                 Ok(StoreCommand::Close { session }) => self.state.sessions().close(session),
+                Ok(StoreCommand::Address { node, address }) => {
+                    self.learn_address(node, address, out);
+                }
                 Ok(StoreCommand::AskTurn(node)) => self.schedule.ask(node, self.voters(), time),
                 Ok(StoreCommand::EndTurn { node, made }) => {
                     if let Some((index, digest)) = made {
@@ -671,12 +686,11 @@ impl Machine for Replica {
         if self.phase != ReplicaPhase::Running {
             return None;
         }
-        if self.has_commands_to_send() {
-            return Some(Time::ZERO);
-        }
+        let commands = self.has_commands_to_send().then_some(self.not_before);
         let held = self.planted.held.front().map(|held| held.0);
         let checkpoint = self.checkpoint_wake_at();
-        [self.core.wake_at(), self.reads.wake_at(), held, checkpoint]
+        let core = self.core.wake_at();
+        [core, commands, self.reads.wake_at(), held, checkpoint]
             .into_iter()
             .flatten()
             .min()

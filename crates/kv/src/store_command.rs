@@ -1,6 +1,7 @@
 //! Commands: what the entries of the replicated log carry, one entry a batch of them.
 
 use seatrial_machine::{FieldReader, MessageError, NodeId, Time};
+use std::net::SocketAddr;
 
 /// Bytes of commands that share one entry; a single longer command has an entry of its own.
 pub(crate) const BATCH_LENGTH: usize = 1 << 20;
@@ -10,6 +11,7 @@ const OPEN: u8 = 2;
 const CLOSE: u8 = 3;
 const ASK_TURN: u8 = 4;
 const END_TURN: u8 = 5;
+const ADDRESS: u8 = 6;
 
 /// Bytes of a command before its fields: kind and length.
 const HEADER_LENGTH: usize = 5;
@@ -36,6 +38,13 @@ pub(crate) enum StoreCommand<'a> {
         node: NodeId,
         /// Index and digest of the checkpoint that it has made.
         made: Option<(u64, [u8; 16])>,
+    },
+    /// The address of a node that joins.
+    Address {
+        /// The node.
+        node: NodeId,
+        /// Its address.
+        address: SocketAddr,
     },
 }
 
@@ -71,6 +80,12 @@ impl StoreCommand<'_> {
             StoreCommand::AskTurn(node) => {
                 put_header(out, ASK_TURN, 4);
                 out.extend_from_slice(&node.number().to_le_bytes());
+            }
+            StoreCommand::Address { node, address } => {
+                let address = address.to_string();
+                put_header(out, ADDRESS, 4 + address.len());
+                out.extend_from_slice(&node.number().to_le_bytes());
+                out.extend_from_slice(address.as_bytes());
             }
             StoreCommand::EndTurn { node, made } => {
                 put_header(out, END_TURN, if made.is_some() { 28 } else { 4 });
@@ -142,6 +157,13 @@ impl<'a> Commands<'a> {
                     _ => Some((fields.long("index")?, read_digest(&mut fields)?)),
                 },
             },
+            ADDRESS => StoreCommand::Address {
+                node: read_node(&mut fields)?,
+                address: std::str::from_utf8(fields.rest())
+                    .ok()
+                    .and_then(|text| text.parse().ok())
+                    .ok_or_else(|| fields.never("address", 0, length as u64))?,
+            },
             other => {
                 return Err(MessageError::Value {
                     field: "kind of a command",
@@ -206,6 +228,10 @@ mod tests {
             StoreCommand::EndTurn {
                 node: NodeId::server(1),
                 made: Some((17, [3; 16])),
+            },
+            StoreCommand::Address {
+                node: NodeId::server(4),
+                address: "[::1]:7400".parse().unwrap(),
             },
             StoreCommand::Request(b""),
         ]

@@ -2,6 +2,7 @@
 
 use super::callers::Callers;
 use super::checkpoints::{CheckpointMode, Checkpoints, file_name, index_of};
+use super::member_changes::{Addresses, decode_cluster};
 use super::transfer::Transfers;
 use super::waiting_reads::WaitingReads;
 use super::{PlantedState, Replica, ReplicaPhase, planted};
@@ -15,7 +16,7 @@ use crate::session::Sessions;
 use crate::state::StoreState;
 use seatrial_blocks::Recovery;
 use seatrial_consensus::{
-    CachedLog, Config, Consensus, EntryLog, Members, SnapshotMark, StartPoint, decode_members,
+    CachedLog, Config, Consensus, EntryLog, Members, SnapshotMark, StartPoint,
 };
 use seatrial_machine::{DataFolder, LogName, NodeId, Time};
 use std::collections::VecDeque;
@@ -103,6 +104,7 @@ struct LoadedCheckpoint {
     mark: SnapshotMark,
     state: StoreState,
     schedule: CheckpointSchedule,
+    addresses: Addresses,
 }
 
 impl LoadedCheckpoint {
@@ -119,6 +121,7 @@ impl LoadedCheckpoint {
             },
             state: StoreState::default(),
             schedule: CheckpointSchedule::new(checkpoint_bytes),
+            addresses: Addresses::new(),
         }
     }
 }
@@ -171,6 +174,7 @@ impl Replica {
             stamped: state.sessions().clock(),
             state,
             schedule: loaded.schedule,
+            addresses: loaded.addresses,
             checkpoints: Checkpoints::new(newest, checkpoints.leftover, options.checkpoint_share),
             transfers: Transfers::new(options.cluster, patience),
             arrived: None,
@@ -178,6 +182,7 @@ impl Replica {
             applied: (mark.index, mark.term),
             members: mark.members.clone(),
             pending: PendingCommands::default(),
+            not_before: Time::ZERO,
             callers: Callers::new((options.node, start), options.callers_max),
             reads: WaitingReads::new(options.callers_max),
             phase: ReplicaPhase::Booted,
@@ -267,7 +272,7 @@ fn load(data: &DataFolder, cluster: u64, index: u64) -> Result<LoadedCheckpoint,
     if head.index != index {
         return Err(format!("the state at index {}", head.index));
     }
-    let members = decode_members(&head.members).map_err(|error| error.to_string())?;
+    let (members, addresses) = decode_cluster(&head.members)?;
     let schedule = CheckpointSchedule::decode(&head.schedule).map_err(|error| error.to_string())?;
     Ok(LoadedCheckpoint {
         mark: SnapshotMark {
@@ -279,5 +284,6 @@ fn load(data: &DataFolder, cluster: u64, index: u64) -> Result<LoadedCheckpoint,
         },
         state,
         schedule,
+        addresses,
     })
 }

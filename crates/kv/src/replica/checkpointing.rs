@@ -2,6 +2,7 @@
 //! place of the state.
 
 use super::checkpoints::{CheckpointEvent, CheckpointMode, DropJob};
+use super::member_changes::encode_cluster;
 use super::transfer::{ArrivedCheckpoint, TransferEvent};
 use super::{CheckpointStatus, Replica};
 use crate::bug::Bug;
@@ -9,7 +10,7 @@ use crate::checkpoint::CheckpointHead;
 use crate::checkpoint_schedule::RENEWAL;
 use crate::outcome::Outcome;
 use crate::store_command::StoreCommand;
-use seatrial_consensus::{ConsensusStopped, SnapshotMark, encode_members};
+use seatrial_consensus::{ConsensusStopped, SnapshotMark};
 use seatrial_machine::{FileResult, LogName, NodeId, Output, Ticket, Time};
 use std::time::Duration;
 
@@ -19,8 +20,15 @@ impl Replica {
         self.members.voters.len()
     }
 
-    /// Begins a checkpoint of the present state, unless one is under way.
-    pub(super) fn begin_checkpoint(&mut self, out: &mut Vec<Output<Outcome>>) {
+    /// Begins a checkpoint of the present state, unless one is under way. `awaited`: a member cannot go on without it. That one
+    /// needs no turn: turns are commands, and the quorum that they need may be waiting for this checkpoint.
+    pub(super) fn begin_checkpoint(&mut self, awaited: bool, out: &mut Vec<Output<Outcome>>) {
+        if awaited && self.checkpoints.is_waiting() {
+            self.checkpoints.abandon(out);
+        }
+        if awaited && self.checkpoints.under_way().is_some() {
+            return;
+        }
         if self.options.checkpoint_mode == CheckpointMode::None {
             return;
         }
@@ -28,12 +36,15 @@ impl Replica {
             cluster: self.options.cluster,
             index: self.applied.0,
             term: self.applied.1,
-            members: encode_members(&self.members),
+            members: encode_cluster(&self.members, &self.addresses),
             schedule: self.schedule.encode(),
         };
         let snapshot = self.state.snapshot();
         let members = self.members.clone();
-        if self.checkpoints.begin(snapshot, head, members, self.now) {
+        if self
+            .checkpoints
+            .begin(snapshot, head, members, awaited, self.now)
+        {
             self.ask_turn();
             self.proceed_checkpoint(out);
         }
@@ -173,6 +184,8 @@ impl Replica {
         arrived.state.plant(super::planted(self.options.bug));
         let old = std::mem::replace(&mut self.state, arrived.state);
         self.schedule = arrived.schedule;
+        self.addresses = arrived.addresses;
+        self.announce_all(out);
         self.received += 1;
         self.applied = (mark.index, mark.term);
         self.members = mark.members.clone();

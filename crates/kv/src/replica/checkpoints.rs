@@ -88,6 +88,8 @@ struct CheckpointWork {
     head: CheckpointHead,
     members: Members,
     stage: CheckpointStage,
+    /// A member waits for it.
+    needs_no_turn: bool,
     /// Bytes written, and those of them that are synced.
     written: u64,
     synced: u64,
@@ -181,6 +183,7 @@ impl Checkpoints {
         snapshot: StateSnapshot,
         head: CheckpointHead,
         members: Members,
+        needs_no_turn: bool,
         now: Time,
     ) -> bool {
         if self.work.is_some() {
@@ -192,6 +195,7 @@ impl Checkpoints {
             head,
             members,
             stage: CheckpointStage::Waiting(writer),
+            needs_no_turn,
             written: 0,
             synced: 0,
             ticket: Ticket(0),
@@ -229,7 +233,7 @@ impl Checkpoints {
             return;
         };
         match std::mem::replace(&mut work.stage, CheckpointStage::Encoding) {
-            CheckpointStage::Waiting(writer) if has_turn => {
+            CheckpointStage::Waiting(writer) if has_turn || work.needs_no_turn => {
                 work.stage = CheckpointStage::Writing(writer);
                 self.file(FileTask::Create { file: new_file() }, out);
             }

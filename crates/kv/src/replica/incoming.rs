@@ -3,6 +3,7 @@
 use super::callers::HelloAction;
 use super::waiting_reads::WaitingRead;
 use super::{Replica, welcome};
+use crate::admin_message::{AdminReply, AdminRequest};
 use crate::message::{
     Code, HEADER_LENGTH, MESSAGE_LENGTH_MAX, MessageHeader, MessageKind, OPERATIONS_MAX, VERSION,
 };
@@ -38,6 +39,15 @@ impl Replica {
             MessageKind::Request => self.request(from, &header, bytes, out),
             MessageKind::Status if status_message::is_request(&header, &bytes) => {
                 let message = status_message::encode(&self.status(), header.first);
+                out.push(Output::Send { to: from, message });
+            }
+            MessageKind::Admin => {
+                let reply = match AdminRequest::decode(&header, &bytes) {
+                    Some(request) if self.is_running() => self.admin(request, out)?,
+                    Some(_) => AdminReply::NotLeader(None),
+                    None => AdminReply::Refused("not a request of this version".into()),
+                };
+                let message = reply.encode(header.first);
                 out.push(Output::Send { to: from, message });
             }
             _ => {}

@@ -1,12 +1,13 @@
 //! Checkpoints on their way between nodes: pulled in pieces, checked as they come, resumed after losses.
 
 use super::checkpoints::{DropJob, file_name};
+use super::member_changes::{Addresses, decode_cluster};
 use crate::checkpoint::CheckpointReader;
 use crate::checkpoint_schedule::CheckpointSchedule;
 use crate::outcome::Outcome;
 use crate::replica_message::{self, FilePart};
 use crate::state::StoreState;
-use seatrial_consensus::{SnapshotMark, decode_members};
+use seatrial_consensus::SnapshotMark;
 use seatrial_machine::{FileAnswer, FileName, FileResult, FileTask, NodeId, Output, Ticket, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,6 +32,7 @@ pub(crate) struct ArrivedCheckpoint {
     pub(crate) mark: SnapshotMark,
     pub(crate) state: StoreState,
     pub(crate) schedule: CheckpointSchedule,
+    pub(crate) addresses: Addresses,
 }
 
 /// A step of a transfer is done.
@@ -329,7 +331,7 @@ fn finish(
     reader: CheckpointReader,
 ) -> Result<Box<ArrivedCheckpoint>, ()> {
     let (head, state, found) = reader.finish().map_err(|_| ())?;
-    let members = decode_members(&head.members).map_err(|_| ())?;
+    let (members, addresses) = decode_cluster(&head.members).map_err(|_| ())?;
     let schedule = CheckpointSchedule::decode(&head.schedule).map_err(|_| ())?;
     let is_it = head.cluster == cluster
         && (head.index, head.term) == (mark.index, mark.term)
@@ -342,6 +344,7 @@ fn finish(
                 mark,
                 state,
                 schedule,
+                addresses,
             })
         })
         .ok_or(())

@@ -1,13 +1,15 @@
 //! Replicas and their clients in the simulated world, under faults drawn by swarm.
 
 use crate::oracle::{Action, Asked, Oracle};
-use seatrial_kv::{Bug, Client, ClientOptions, Outcome, Replica, ReplicaOptions, Transaction};
+use seatrial_kv::{
+    AdminRequest, Bug, Client, ClientOptions, Outcome, Replica, ReplicaOptions, Transaction,
+};
 use seatrial_machine::{
     DataFolder, Fault, FaultKind, Input, Link, LogName, Machine, NodeId, OpenLog, Output, Rng,
     Ticket, Time,
 };
 use seatrial_sim::{Booted, World, WorldOptions, explore};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const CLIENTS: u32 = 5;
@@ -20,6 +22,29 @@ const ACTIONS: u64 = 300;
 enum Node {
     Replica(Box<Replica>),
     Client(Box<Client>),
+    /// Sends changes of the membership, one for each request of the test, to all servers.
+    Operator(Operator),
+}
+
+struct Operator {
+    rng: Rng,
+    servers: Vec<NodeId>,
+}
+
+/// The endpoint of the operator.
+const OPERATOR: NodeId = NodeId::client(CLIENTS);
+
+impl Operator {
+    fn change(&mut self) -> AdminRequest {
+        let node = *self.rng.pick(&self.servers);
+        match self.rng.below(5) {
+            0 => AdminRequest::AddLearner(node, "127.0.0.1:7400".parse().unwrap()),
+            1 => AdminRequest::Promote(node),
+            2 => AdminRequest::Remove(node),
+            3 => AdminRequest::Lead(node),
+            _ => AdminRequest::Checkpoint,
+        }
+    }
 }
 
 impl Machine for Node {
@@ -30,6 +55,16 @@ impl Machine for Node {
         match self {
             Node::Replica(replica) => replica.turn(now, input, out),
             Node::Client(client) => client.turn(now, input, out),
+            Node::Operator(operator) => {
+                if matches!(input, Input::Request(..)) {
+                    let change = operator.change();
+                    let sends = operator.servers.iter().map(|to| Output::Send {
+                        to: *to,
+                        message: change.into_message(),
+                    });
+                    out.extend(sends);
+                }
+            }
         }
     }
 
@@ -37,6 +72,7 @@ impl Machine for Node {
         match self {
             Node::Replica(replica) => replica.wake_at(),
             Node::Client(client) => client.wake_at(),
+            Node::Operator(_) => None,
         }
     }
 
@@ -44,6 +80,7 @@ impl Machine for Node {
         match self {
             Node::Replica(replica) => replica.check_invariants(),
             Node::Client(client) => client.check_invariants(),
+            Node::Operator(_) => {}
         }
     }
 }
@@ -60,10 +97,17 @@ fn closed(node: &mut Node, now: Time, _: NodeId, out: &mut Vec<Output<Outcome>>)
 fn boot(
     seed: u64,
     servers: Vec<NodeId>,
+    founders: usize,
     bug: Option<Bug>,
 ) -> impl FnMut(NodeId, &DataFolder) -> Result<Booted<Node>, String> {
     let mut seeds = Rng::from_seed(seed).fork("clients");
     move |id, data| {
+        if id == OPERATOR {
+            return Ok(Booted::new(Node::Operator(Operator {
+                rng: Rng::from_seed(seed).fork("operator"),
+                servers: servers.clone(),
+            })));
+        }
         if id.is_client() {
             let mut options = ClientOptions {
                 request_timeout: Duration::from_millis(500),
@@ -77,7 +121,7 @@ fn boot(
             let machine = Node::Client(Box::new(Client::new(options)));
             return Ok(Booted::new(machine));
         }
-        let mut options = ReplicaOptions::new(id, servers.iter().copied());
+        let mut options = ReplicaOptions::new(id, servers[..founders].iter().copied());
         options.bug = bug;
         options.seed = seed;
         // From storms of elections to quiet terms.
@@ -115,6 +159,10 @@ struct Run {
     kills: u64,
     /// Mean times between faults are up to two to this, in milliseconds.
     fault_spread: u64,
+    /// Do memberships change?
+    changes: bool,
+    /// Changes of the membership that were asked for.
+    asked_changes: u64,
     /// Checkpoints made and received by the replicas that are up at the end.
     made: u64,
     received: u64,
@@ -122,13 +170,19 @@ struct Run {
 
 impl Run {
     fn new(seed: u64, servers: u32, bug: Option<Bug>) -> Run {
+        Run::with_spares(seed, servers, 0, bug)
+    }
+
+    /// Servers, of which the last are not members at first.
+    fn with_spares(seed: u64, servers: u32, spares: u32, bug: Option<Bug>) -> Run {
+        let founders = (servers - spares) as usize;
         let servers: Vec<NodeId> = (1..=servers).map(NodeId::server).collect();
         let mut rng = Rng::from_seed(seed).fork("run");
         let options = WorldOptions::swarm(&mut rng, &FaultKind::ALL);
         let mut kinds = vec![FaultKind::Kill];
         let others = [FaultKind::Pause, FaultKind::Partition, FaultKind::Clock];
         kinds.extend(others.into_iter().filter(|_| rng.chance(0.5)));
-        let mut world = World::new(seed, options, boot(seed, servers.clone(), bug));
+        let mut world = World::new(seed, options, boot(seed, servers.clone(), founders, bug));
         world.notify_closed(closed);
         for server in &servers {
             world.add(*server);
@@ -136,6 +190,7 @@ impl Run {
         for number in 0..CLIENTS {
             world.add(NodeId::client(number));
         }
+        world.add(OPERATOR);
         Run {
             world,
             servers,
@@ -148,6 +203,8 @@ impl Run {
             laggard: None,
             kills: 0,
             fault_spread: 8,
+            changes: spares > 0,
+            asked_changes: 0,
             made: 0,
             received: 0,
         }
@@ -212,6 +269,11 @@ impl Run {
 
     /// Breaks something, or mends everything.
     fn next_fault(&mut self) {
+        if self.changes && self.rng.chance(0.5) {
+            self.asked_changes += 1;
+            self.world
+                .request(OPERATOR, Ticket(u64::MAX), Transaction::new());
+        }
         let client = NodeId::client(self.rng.below(u64::from(CLIENTS)) as u32);
         if self.is_broken {
             self.mend();
@@ -308,7 +370,15 @@ impl Run {
                 self.ask(NodeId::client(0), action);
             }
         }
-        Err("the store does not answer any more".into())
+        let states = self
+            .servers
+            .iter()
+            .map(|server| match self.world.machine(*server) {
+                Some(Node::Replica(replica)) => format!("{:?}", replica.status()),
+                _ => "down".into(),
+            });
+        let states: Vec<String> = states.collect();
+        Err(format!("the store does not answer any more: {states:#?}"))
     }
 }
 
@@ -374,6 +444,33 @@ fn every_planted_bug_is_found_within_its_seeds() {
         let again = Run::new(seed, servers, Some(bug)).check();
         assert_eq!(again, Err(reason), "{bug}: the seed replays it");
     }
+}
+
+#[test]
+fn memberships_change_under_faults() {
+    let (mut asked, mut received, mut changed) = (0, 0, 0);
+    let exploration = explore(0..150, |seed| {
+        let mut run = Run::with_spares(seed, 5, 2, None);
+        run.fault_spread = 5;
+        let checked = run.check();
+        asked += run.asked_changes;
+        received += run.received;
+        let founders: BTreeSet<NodeId> = run.servers[..3].iter().copied().collect();
+        let has_others = run
+            .servers
+            .iter()
+            .any(|server| match run.world.machine(*server) {
+                Some(Node::Replica(replica)) => replica.status().members.voters != founders,
+                _ => false,
+            });
+        changed += u64::from(has_others);
+        checked
+    });
+    assert_eq!(exploration.failure, None);
+    println!(
+        "{asked} changes asked for, {changed} other memberships, {received} checkpoints received"
+    );
+    assert!(asked > 1_000 && changed > 50);
 }
 
 /// A vote is forgotten by a node that restarts between two candidates of one term: this needs terms that follow each other fast.
