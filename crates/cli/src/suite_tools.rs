@@ -95,6 +95,8 @@ fn parser(tool: &SuiteTool, name: &'static str) -> Command {
         match option.value_name {
             Some(value) => argument
                 .value_name(value)
+                // Such as options for the processes that it starts.
+                .allow_hyphen_values(true)
                 .value_parser(clap::value_parser!(OsString)),
             None => argument.action(ArgAction::SetTrue),
         }

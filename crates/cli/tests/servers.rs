@@ -10,6 +10,8 @@ mod archive;
 mod keys;
 #[path = "servers/kv.rs"]
 mod kv;
+#[path = "servers/kv_bench.rs"]
+mod kv_bench;
 #[path = "servers/kv_commands.rs"]
 mod kv_commands;
 #[path = "servers/logging.rs"]

@@ -16,7 +16,8 @@
 //!
 //! `lib.rs` (what the suite declares), `operation.rs` with `data.rs` (an operation as transactions), `data/native.rs` and any
 //! other file of `data/`, one per data type; `processes.rs`, `client.rs` and `connection.rs` (real tests), `simulated.rs`
-//! (simulated tests); `tools.rs` (commands: `seatrial kv`).
+//! (simulated tests); `tools.rs` (commands: `seatrial kv`);
+//! `kv_bench.rs` (`seatrial bench kv`).
 //!
 //! # What is absent
 //!
@@ -30,6 +31,7 @@ mod client;
 mod connection;
 mod data;
 mod encoding;
+mod kv_bench;
 mod node;
 mod node_cluster;
 mod operation;
@@ -319,6 +321,10 @@ impl Suite for Kv {
 
     fn tools(&self) -> &'static [SuiteTool] {
         tools::TOOLS
+    }
+
+    fn bench(&self) -> Option<&'static SuiteTool> {
+        Some(&kv_bench::BENCH)
     }
 }
 

@@ -10,7 +10,7 @@ use seatrial_kv::{Answer, Answers, Failure, Outcome, Transaction};
 use seatrial_suite::{SuiteError, SuiteTool, ToolArgument, ToolExit, ToolOption, ToolSetup};
 use shown::ShownBytes;
 use std::io::Read as _;
-use store_session::StoreSession;
+pub(crate) use store_session::{StoreSession, addresses, session_seed};
 
 const KEY: ToolArgument = ToolArgument {
     name: "key",
@@ -279,7 +279,7 @@ fn request(setup: &ToolSetup<'_>, transaction: Transaction) -> Result<Outcome, S
 }
 
 /// The runtime of one command: this thread.
-fn runtime() -> Result<tokio::runtime::Runtime, SuiteError> {
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, SuiteError> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     Ok(runtime.enable_all().build()?)
 }

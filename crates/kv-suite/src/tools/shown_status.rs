@@ -51,6 +51,19 @@ impl StoreSession {
         let status = session.request(()).await.flatten();
         status.ok_or_else(|| std::io::Error::other("it does not answer"))
     }
+
+    /// The first server that leads, or the first that does not.
+    pub(crate) fn first_with_role(&self, leads: bool) -> Result<SocketAddr, SuiteError> {
+        let runtime = runtime()?;
+        for &address in &self.servers {
+            let status = runtime.block_on(self.status_of(address));
+            if status.is_ok_and(|it| (it.member.leader == Some(it.node)) == leads) {
+                return Ok(address);
+            }
+        }
+        let what = if leads { "leads" } else { "follows" };
+        Err(format!("no server {what}").into())
+    }
 }
 
 fn names(nodes: &BTreeSet<NodeId>) -> Vec<String> {

@@ -1,0 +1,239 @@
+//! The experiments of SMaRtTrie's series, in sizes for one machine.
+
+use super::closed_loop::{LoadEvent, LoadOptions, fill};
+use super::load_target::LoadTarget;
+use super::store_processes::StoreProcesses;
+use super::{BenchSetup, PlannedRun, PlannedStore};
+use seatrial_suite::{SuiteError, ToolExit, ToolSetup};
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+/// One experiment: its name, and its runs for a given load.
+pub(super) struct Experiment {
+    pub(super) name: &'static str,
+    pub(super) runs: fn(&LoadOptions, &ToolSetup<'_>) -> Vec<PlannedRun>,
+}
+
+pub(super) const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "e1",
+        runs: |load, tool| checkpoint_modes(load, tool, &["none", "blocking", "concurrent"], 60),
+    },
+    Experiment {
+        name: "e2",
+        runs: |load, tool| checkpoint_modes(load, tool, &["concurrent"], 60),
+    },
+    Experiment {
+        name: "e3",
+        runs: |load, tool| checkpoint_modes(load, tool, &["none", "concurrent"], 30),
+    },
+    Experiment {
+        name: "e4",
+        runs: saturation,
+    },
+    Experiment {
+        name: "e5",
+        runs: clients_by_state,
+    },
+    Experiment {
+        name: "e9",
+        runs: |_, _| Vec::new(),
+    },
+    Experiment {
+        name: "e10",
+        runs: killed_replicas,
+    },
+    Experiment {
+        name: "e12",
+        runs: beside_others,
+    },
+];
+
+/// Registers of 4 KiB in 100 MB and in 1 GB.
+const STATES: [(usize, &str); 2] = [(25_600, "100 MB"), (262_144, "1 GB")];
+
+/// The load with the sizes of an experiment, where the command line does not say otherwise.
+fn sized(load: &LoadOptions, tool: &ToolSetup<'_>, keys: usize, seconds: u64) -> LoadOptions {
+    LoadOptions {
+        keys: if tool.has("keys") { load.keys } else { keys },
+        seconds: if tool.has("time") {
+            load.seconds
+        } else {
+            seconds
+        },
+        ..load.clone()
+    }
+}
+
+fn on_kv(label: String, nodes: usize, options: &[&str], load: LoadOptions) -> PlannedRun {
+    let options = options.iter().map(|&it| it.to_owned()).collect();
+    PlannedRun {
+        label,
+        store: PlannedStore::Kv { nodes, options },
+        load,
+        events: Vec::new(),
+    }
+}
+
+/// One node without checkpoints.
+const NO_CHECKPOINTS: &[&str] = &["--checkpoint-mode", "none"];
+
+/// Modes of checkpoints; about four in a run, by the bytes that a short run of such a store writes.
+fn checkpoint_modes(
+    load: &LoadOptions,
+    tool: &ToolSetup<'_>,
+    modes: &[&str],
+    seconds: u64,
+) -> Vec<PlannedRun> {
+    let load = sized(load, tool, STATES[1].0, seconds);
+    // One for each quarter of the state written anew.
+    let bytes = (load.keys * (load.value_bytes + load.key_bytes) / 4)
+        .max(1)
+        .to_string();
+    let run = |mode: &&str| {
+        let options = ["--checkpoint-mode", mode, "--checkpoint-bytes", &bytes];
+        on_kv(format!("checkpoints {mode}"), 1, &options, load.clone())
+    };
+    modes.iter().map(run).collect()
+}
+
+fn saturation(load: &LoadOptions, tool: &ToolSetup<'_>) -> Vec<PlannedRun> {
+    let run = |clients: u32| {
+        let load = LoadOptions {
+            clients,
+            share: 1,
+            ..sized(load, tool, STATES[0].0, 15)
+        };
+        on_kv(format!("kv {clients} clients"), 1, NO_CHECKPOINTS, load)
+    };
+    [1, 8, 64, 256].map(run).into()
+}
+
+fn clients_by_state(load: &LoadOptions, tool: &ToolSetup<'_>) -> Vec<PlannedRun> {
+    let mut runs = Vec::new();
+    for (keys, size) in STATES {
+        for clients in [1, 2, 4, 8] {
+            for mode in ["blocking", "concurrent"] {
+                let load = LoadOptions {
+                    clients,
+                    share: 1,
+                    ..sized(load, tool, keys, 20)
+                };
+                let label = format!("{size} {clients} clients {mode}");
+                runs.push(on_kv(label, 1, &["--checkpoint-mode", mode], load));
+            }
+        }
+    }
+    runs
+}
+
+fn killed_replicas(load: &LoadOptions, tool: &ToolSetup<'_>) -> Vec<PlannedRun> {
+    let load = sized(load, tool, STATES[0].0, 30);
+    let at = |part: u64, action| LoadEvent {
+        second: load.seconds * part / 6,
+        action,
+    };
+    let events = vec![
+        at(1, |processes| processes.kill(true)),
+        at(2, StoreProcesses::restart),
+        at(4, |processes| processes.kill(false)),
+        at(5, StoreProcesses::restart),
+    ];
+    [8, 64]
+        .map(|clients| {
+            let load = LoadOptions {
+                clients,
+                share: 1,
+                ..load.clone()
+            };
+            PlannedRun {
+                events: events.clone(),
+                ..on_kv(format!("3 replicas {clients} clients"), 3, &[], load)
+            }
+        })
+        .into()
+}
+
+/// This store, Redis and etcd in turn, so that each pair is measured in the same minutes.
+fn beside_others(load: &LoadOptions, tool: &ToolSetup<'_>) -> Vec<PlannedRun> {
+    let mut runs = Vec::new();
+    for clients in [8, 64] {
+        let load = LoadOptions {
+            clients,
+            share: 1,
+            ..sized(load, tool, STATES[0].0, 15)
+        };
+        let other = |name: &str, store| PlannedRun {
+            label: format!("{name} {clients} clients"),
+            store,
+            load: load.clone(),
+            events: Vec::new(),
+        };
+        runs.push(on_kv(
+            format!("kv 1 node {clients} clients"),
+            1,
+            &[],
+            load.clone(),
+        ));
+        runs.push(other(
+            "redis always",
+            PlannedStore::Redis { is_durable: true },
+        ));
+        runs.push(other(
+            "redis without log",
+            PlannedStore::Redis { is_durable: false },
+        ));
+        runs.push(other("etcd 1 node", PlannedStore::Etcd { nodes: 1 }));
+        runs.push(on_kv(
+            format!("kv 3 nodes {clients} clients"),
+            3,
+            &[],
+            load.clone(),
+        ));
+        runs.push(other("etcd 3 nodes", PlannedStore::Etcd { nodes: 3 }));
+    }
+    runs
+}
+
+/// Fills a node, kills it, and measures the time from its next start to its first reply.
+pub(super) fn recovery(setup: &BenchSetup<'_>, load: &LoadOptions) -> Result<ToolExit, SuiteError> {
+    let mut rows = String::from("state,keys,fill_s,recovery_s\n");
+    for (keys, size) in STATES {
+        let load = sized(load, setup.tool, keys, 0);
+        let folder = setup.data.join(format!("recovery-{keys}"));
+        let mut processes = StoreProcesses::kv(&setup.program(&[]), 1, &folder)?;
+        let target = LoadTarget::kv(processes.addresses(), None, 1);
+        let runtime = crate::tools::runtime()?;
+        let began = Instant::now();
+        runtime.block_on(fill(&target, &load))?;
+        let filled = began.elapsed();
+        processes.kill(true)?;
+        let began = Instant::now();
+        processes.restart()?;
+        runtime.block_on(async {
+            // The connections of the earlier life are lost: each attempt is a client of its own.
+            let mut attempt = 0;
+            loop {
+                attempt += 1;
+                if let Ok(mut connection) = target.connect(1_000 + attempt, 0).await
+                    && connection.read(b"any").await.is_ok()
+                {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        let (filled, recovered) = (filled.as_secs_f64(), began.elapsed().as_secs_f64());
+        (setup.tool.print)(format_args!(
+            "{} keys ({size} of 4 KiB values): filled in {filled:.1} s, serves {recovered:.2} s after its start",
+            load.keys
+        ));
+        // Writing to a string cannot fail.
+        let _ = writeln!(rows, "{size},{},{filled:.2},{recovered:.3}", load.keys);
+        if setup.tool.has("keys") {
+            break;
+        }
+    }
+    std::fs::write(setup.out.join("e9.csv"), rows)?;
+    Ok(ToolExit::Done)
+}
