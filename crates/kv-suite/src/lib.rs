@@ -139,7 +139,7 @@ const CHECKPOINT_MODE: &str = "checkpoint-mode";
 /// Percent of the time that writing a checkpoint may take.
 const CHECKPOINT_SHARE: &str = "checkpoint-share";
 
-const OPTIONS: [SuiteOption; 9] = [
+const OPTIONS: [SuiteOption; 10] = [
     SuiteOption {
         name: CHECKPOINT_BYTES,
         value_name: "BYTES",
@@ -173,6 +173,13 @@ const OPTIONS: [SuiteOption; 9] = [
         value_name: "NODES",
         about: "The other nodes of the cluster with their addresses, such as n2=127.0.0.1:7002,n3=127.0.0.1:7003",
         default: None,
+        verbs: &[Verb::Node],
+    },
+    SuiteOption {
+        name: node_cluster::VOTERS,
+        value_name: "NODES",
+        about: "The founding voters of the cluster, such as 1,2,3; for a node that joins later",
+        default: Some("all nodes"),
         verbs: &[Verb::Node],
     },
     SuiteOption {

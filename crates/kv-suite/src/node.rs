@@ -41,7 +41,7 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
         clock: setup.clock.map(ToOwned::to_owned),
     };
     let boot = |data: &DataFolder| {
-        let mut options = ReplicaOptions::new(cluster.node, cluster.voters());
+        let mut options = ReplicaOptions::new(cluster.node, cluster.voters.iter().copied());
         options.cluster = cluster.cluster;
         options.seed = seed();
         options.bug = bug;

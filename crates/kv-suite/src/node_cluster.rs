@@ -3,13 +3,15 @@
 use seatrial_host::Cluster;
 use seatrial_machine::NodeId;
 use seatrial_suite::{OptionValues, SuiteError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 /// Number of this node.
 pub(crate) const NODE: &str = "node";
 /// The other nodes.
 pub(crate) const PEERS: &str = "peers";
+/// The founding voters.
+pub(crate) const VOTERS: &str = "voters";
 /// Number of the cluster.
 pub(crate) const CLUSTER: &str = "cluster";
 
@@ -19,6 +21,8 @@ pub(crate) struct NodeCluster {
     pub(crate) node: NodeId,
     pub(crate) cluster: u64,
     pub(crate) peers: BTreeMap<NodeId, SocketAddr>,
+    /// The founding voters.
+    pub(crate) voters: BTreeSet<NodeId>,
 }
 
 impl NodeCluster {
@@ -42,16 +46,16 @@ impl NodeCluster {
                 }
             }
         }
+        let voters = match options.get(VOTERS) {
+            None => peers.keys().copied().chain([node]).collect(),
+            Some(text) => parse_voters(&text.to_string_lossy())?,
+        };
         Ok(NodeCluster {
             node,
             cluster,
             peers,
+            voters,
         })
-    }
-
-    /// All nodes.
-    pub(crate) fn voters(&self) -> impl Iterator<Item = NodeId> + use<'_> {
-        self.peers.keys().copied().chain([self.node])
     }
 
     /// What the host needs to know.
@@ -62,6 +66,18 @@ impl NodeCluster {
             addresses: self.peers.clone(),
         }
     }
+}
+
+/// Numbers of nodes, separated by commas.
+fn parse_voters(text: &str) -> Result<BTreeSet<NodeId>, String> {
+    let parse = |one: &str| {
+        let number: Option<u16> = one.strip_prefix('n').unwrap_or(one).parse().ok();
+        number
+            .filter(|number| *number > 0)
+            .map(|number| NodeId::server(number.into()))
+    };
+    let voters: Option<BTreeSet<NodeId>> = text.split(',').map(parse).collect();
+    voters.ok_or_else(|| format!("--{VOTERS} takes numbers of nodes such as 1,2,3, not {text:?}"))
 }
 
 /// One `nN=ADDRESS`.
@@ -94,8 +110,10 @@ mod tests {
         let alone = read("1", None).unwrap();
         assert!(alone.peers.is_empty());
         let one = read("2", Some("n1=127.0.0.1:1,3=[::1]:9")).unwrap();
-        let numbers: Vec<u32> = one.voters().map(NodeId::number).collect();
-        assert_eq!(numbers, [1, 3, 2]);
+        let numbers: Vec<u32> = one.voters.iter().map(|it| it.number()).collect();
+        assert_eq!(numbers, [1, 2, 3]);
+        assert_eq!(parse_voters("n1,3").unwrap().len(), 2);
+        assert!(parse_voters("1,,2").unwrap_err().contains("1,,2"));
         assert_eq!(one.cluster().addresses.len(), 2);
     }
 

@@ -1,5 +1,6 @@
-//! Commands of the store's own: `seatrial kv get|put|append|delete|scan|txn|status`.
+//! Commands of the store's own: `seatrial kv get|put|append|delete|scan|txn|status|member|checkpoint|diff`.
 
+mod cluster_tools;
 mod shown;
 mod shown_status;
 mod store_session;
@@ -88,6 +89,11 @@ Example: printf 'cas a 1 2\\nread b\\n' | seatrial kv txn\n\
 Exit status: 0 done, 1 no (compare failed, wrong kind, list full), 2 unknown (it may have been executed), 254 error (usage, \
 input, no server).";
 
+const MEMBER_NOTES: &str = "A node joins in three steps: start it with the founding voters (`seatrial node kv --node 4 --voters 1,2,3 \
+--peers …`), `kv member add n4=ADDRESS`, and, when `kv status` shows that it has caught up, `kv member promote n4`. Give the \
+addresses of all nodes with --server: only the leader changes members.\n\
+Exit status: 0 begun, 1 refused, 254 no server leads, or another error.";
+
 /// The commands.
 pub(crate) const TOOLS: &[SuiteTool] = &[
     SuiteTool {
@@ -164,6 +170,53 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
         options: &[&[SERVER, KEY_FILE, TIMEOUT, JSON]],
         notes: "Exit status: 0 all servers answered, 1 some, 254 none.",
         run: shown_status::run,
+    },
+    SuiteTool {
+        name: "member",
+        about: "Change the members of a cluster, one at a time, or its leader",
+        arguments: &[
+            ToolArgument {
+                name: "change",
+                about: "add (as a learner, which does not vote), promote, remove, or lead",
+                is_required: true,
+            },
+            ToolArgument {
+                name: "node",
+                about: "The node, such as n4; with its address for add: n4=127.0.0.1:7404",
+                is_required: true,
+            },
+        ],
+        options: &[&[SERVER, KEY_FILE, TIMEOUT]],
+        notes: MEMBER_NOTES,
+        run: cluster_tools::member,
+    },
+    SuiteTool {
+        name: "checkpoint",
+        about: "Make each server write a checkpoint now",
+        arguments: &[],
+        options: &[&[SERVER, KEY_FILE, TIMEOUT]],
+        notes: "Exit status: 0 begun at all servers, 1 refused by some, 254 error.",
+        run: cluster_tools::checkpoint,
+    },
+    SuiteTool {
+        name: "diff",
+        about: "Compare two checkpoint files of nodes: DATA/files/checkpoint-…",
+        arguments: &[
+            ToolArgument {
+                name: "first",
+                about: "A checkpoint file",
+                is_required: true,
+            },
+            ToolArgument {
+                name: "second",
+                about: "Another one",
+                is_required: true,
+            },
+        ],
+        options: &[&[HEX]],
+        notes: "Checkpoints of one index are equal byte for byte on all nodes. The first 100 keys that differ are printed.\n\
+Exit status: 0 equal, 1 different, 254 a file is damaged or no checkpoint.",
+        run: cluster_tools::diff,
     },
 ];
 
