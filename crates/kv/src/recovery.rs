@@ -118,18 +118,19 @@ impl JournalContents {
     /// Drops the entries that a checkpoint has. False: the entries do not continue it, and are void; the cluster has decided
     /// others, or the checkpoint has all of them.
     pub(crate) fn continue_from(&mut self, index: u64, term: u64) -> Result<bool, BootError> {
+        // The checkpoint that the journal continues is damaged or gone, and an older one was taken.
+        if self.installed.0 > index {
+            return Err(BootError::Gap {
+                first: self.installed.0 + 1,
+                checkpoint: index,
+            });
+        }
         let Some(first) = self.entries.first().map(|entry| entry.index) else {
             return Ok(self.installed == (index, term) || index == 0);
         };
         if first > index + 1 {
             return Err(BootError::Gap {
                 first,
-                checkpoint: index,
-            });
-        }
-        if self.installed.0 > index {
-            return Err(BootError::Gap {
-                first: self.installed.0 + 1,
                 checkpoint: index,
             });
         }

@@ -11,7 +11,7 @@ mod transfer;
 mod waiting_reads;
 
 use crate::bug::Bug;
-use crate::checkpoint_schedule::CheckpointSchedule;
+use crate::checkpoint_schedule::{CheckpointSchedule, Digest};
 use crate::journal::JournalWriter;
 use crate::message::{Code, MessageHeader, MessageKind, VERSION, WINDOW};
 use crate::outcome::Outcome;
@@ -120,6 +120,8 @@ pub struct Replica {
     schedule: CheckpointSchedule,
     checkpoints: Checkpoints,
     transfers: Transfers,
+    /// When this node gave its turn to write back, and what it reported with that.
+    turn_end: (Time, Option<(u64, Digest)>),
     /// A transferred checkpoint that consensus is about to install.
     arrived: Option<Box<ArrivedCheckpoint>>,
     /// Messages that the blocking mode holds back.

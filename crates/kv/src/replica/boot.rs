@@ -168,7 +168,6 @@ impl Replica {
             vote,
         };
         let core = Consensus::new(options.consensus(start), start_point, entries)?;
-        let patience = options.election * 2;
         let replica = Replica {
             journal: JournalWriter::new(owner, start, vote, position, found.blocks),
             stamped: state.sessions().clock(),
@@ -176,7 +175,8 @@ impl Replica {
             schedule: loaded.schedule,
             addresses: loaded.addresses,
             checkpoints: Checkpoints::new(newest, checkpoints.leftover, options.checkpoint_share),
-            transfers: Transfers::new(options.cluster, patience),
+            transfers: Transfers::new(options.cluster, options.election * 2),
+            turn_end: (Time::ZERO, None),
             arrived: None,
             blocked: VecDeque::new(),
             applied: (mark.index, mark.term),

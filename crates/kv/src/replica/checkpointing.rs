@@ -58,6 +58,7 @@ impl Replica {
     /// Gives the turn back, and reports what was made with it.
     pub(super) fn end_turn(&mut self, made: Option<(u64, [u8; 16])>) {
         let node = self.options.node;
+        self.turn_end = (self.now, made);
         self.pending
             .push_command(&StoreCommand::EndTurn { node, made });
     }
@@ -67,10 +68,22 @@ impl Replica {
         RENEWAL.min(self.options.election * 4)
     }
 
+    /// When the turn should be given back again: this node holds it without a checkpoint under way, so the command was lost with
+    /// a leader or a connection. Otherwise the other nodes would wait until the schedule takes the turn for that of a dead
+    /// node.
+    fn turn_end_again_at(&self) -> Option<Time> {
+        let is_held =
+            self.checkpoints.under_way().is_none() && self.schedule.has_turn(self.options.node);
+        is_held.then(|| self.turn_end.0 + self.options.election)
+    }
+
     pub(super) fn checkpoint_wake_at(&self) -> Option<Time> {
         let transfer = self.transfers.wake_at();
         let checkpoint = self.checkpoints.wake_at(self.renewal());
-        [transfer, checkpoint].into_iter().flatten().min()
+        [transfer, checkpoint, self.turn_end_again_at()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Continues checkpoint and transfer.
@@ -78,6 +91,9 @@ impl Replica {
         let renewal = self.renewal();
         if self.checkpoints.renews(self.now, renewal) {
             self.ask_turn();
+        }
+        if self.turn_end_again_at().is_some_and(|due| due <= self.now) {
+            self.end_turn(self.turn_end.1);
         }
         let has_turn = self.schedule.has_turn(self.options.node);
         if has_turn && self.options.bug == Some(Bug::FuzzyCheckpoint) {
