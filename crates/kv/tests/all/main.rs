@@ -1,6 +1,8 @@
 //! The store as a whole: on a real file, and in the simulated world.
 
 #[cfg(test)]
+mod checkpoint_crash;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod file;
@@ -8,5 +10,7 @@ mod file;
 mod node;
 #[cfg(test)]
 mod oracle;
+#[cfg(test)]
+mod transfer_crash;
 #[cfg(test)]
 mod world;
