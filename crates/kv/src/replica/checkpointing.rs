@@ -242,8 +242,8 @@ impl Replica {
             .schedule
             .is_outvoted(self.options.node, self.voters())?;
         Some(format!(
-            "the checkpoint of {} at index {index} differs from that of a majority: this node's state is wrong; remove its data \
-             and start it again",
+            "the checkpoint of {} at index {index} differs from that of a majority: its state is wrong; remove it from the \
+             cluster and add a node with another number in its place",
             self.options.node
         ))
     }
