@@ -153,6 +153,13 @@ enum PlannedStore {
     Etcd { nodes: usize },
 }
 
+/// The folder of the stores' data is removed at the end, also after an error; it stays if it has something else.
+impl Drop for BenchSetup<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.data);
+    }
+}
+
 /// What all runs share.
 struct BenchSetup<'a> {
     tool: &'a ToolSetup<'a>,
@@ -258,7 +265,6 @@ impl BenchSetup<'_> {
                 Err(error) => return Err(error),
             }
         }
-        let _ = std::fs::remove_dir(&self.data); // it stays if it has something else
         Ok(figures)
     }
 

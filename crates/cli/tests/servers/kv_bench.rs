@@ -86,7 +86,15 @@ fn running_nodes_are_measured_and_bad_input_is_refused() {
         (["--binary", "/nowhere"], "/nowhere cannot be started"),
         (["--node-options", "--bug none"], "ended (exit status: 254)"),
     ] {
-        let (status, said) = bench(&[&words[..], &["--time", "1", "--out", &out]].concat());
+        let stores = scratch.path("stores");
+        let (status, said) = bench(
+            &[
+                &words[..],
+                &["--time", "1", "--out", &out, "--data", &stores],
+            ]
+            .concat(),
+        );
+        assert!(!std::path::Path::new(&stores).exists(), "{words:?}");
         assert_eq!(status, Some(254), "{words:?}: {said}");
         assert!(said.contains(reason), "{words:?}: {said}");
     }
