@@ -14,6 +14,8 @@ mod kv;
 mod kv_bench;
 #[path = "servers/kv_commands.rs"]
 mod kv_commands;
+#[path = "servers/kv_kills.rs"]
+mod kv_kills;
 #[path = "servers/logging.rs"]
 mod logging;
 #[path = "servers/process.rs"]

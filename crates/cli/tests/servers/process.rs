@@ -88,6 +88,11 @@ impl Server {
         self.said.lock().unwrap().clone()
     }
 
+    /// Kills it (SIGKILL), without waiting for its end.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+    }
+
     /// Is it still there?
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
