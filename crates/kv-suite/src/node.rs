@@ -45,6 +45,7 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
         options.cluster = cluster.cluster;
         options.seed = seed();
         options.bug = bug;
+        options.replies_bytes_max = memory / 8;
         checkpoints.apply(&mut options);
         let (machine, found) = Replica::boot(data, options).map_err(|error| error.to_string())?;
         report(format_args!(

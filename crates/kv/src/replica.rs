@@ -7,6 +7,7 @@ mod checkpoints;
 mod fetch;
 mod incoming;
 mod member_changes;
+mod reply_budget;
 mod transfer;
 mod waiting_reads;
 

@@ -41,6 +41,9 @@ pub struct ReplicaOptions {
     pub bug: Option<Bug>,
     /// Maximum number of requests and reads that wait for their result at this node; more are dropped.
     pub callers_max: usize,
+    /// Maximum bytes of the replies that they wait for, of which one endpoint may have an eighth; a single one of any length may
+    /// exceed it.
+    pub replies_bytes_max: usize,
     /// A checkpoint is made after this many bytes of commands. A rule of the cluster: a node whose folder is not empty keeps
     /// the value of its first start.
     pub checkpoint_bytes: u64,
@@ -62,6 +65,7 @@ impl ReplicaOptions {
             seed: 1,
             bug: None,
             callers_max: 65_536,
+            replies_bytes_max: 32 << 20,
             checkpoint_bytes: 64 << 20,
             checkpoint_mode: CheckpointMode::Concurrent,
             checkpoint_share: 50,
@@ -168,6 +172,7 @@ impl Replica {
             vote,
         };
         let core = Consensus::new(options.consensus(start), start_point, entries)?;
+        let replies = options.replies_bytes_max / 2; // reads, and requests that change something
         let replica = Replica {
             journal: JournalWriter::new(owner, start, vote, position, found.blocks),
             stamped: state.sessions().clock(),
@@ -183,8 +188,8 @@ impl Replica {
             members: mark.members.clone(),
             pending: PendingCommands::default(),
             not_before: Time::ZERO,
-            callers: Callers::new((options.node, start), options.callers_max),
-            reads: WaitingReads::new(options.callers_max),
+            callers: Callers::new((options.node, start), options.callers_max, replies),
+            reads: WaitingReads::new(options.callers_max, replies),
             phase: ReplicaPhase::Booted,
             founding: is_new.then(|| (mark.members.clone(), options.checkpoint_bytes)),
             install: (!continues).then_some(mark),

@@ -1,5 +1,6 @@
 //! Clients that wait at this node for the result of a command.
 
+use super::reply_budget::ReplyBudget;
 use crate::store_command::OpenRequest;
 use seatrial_machine::{NodeId, Time};
 use std::collections::BTreeMap;
@@ -24,12 +25,16 @@ pub(crate) struct Callers {
     tokens: BTreeMap<(NodeId, u64), u64>,
     next_hello: u64,
     swept: Time,
+    /// Memory of the replies that they wait for.
+    budget: ReplyBudget,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Caller {
     endpoint: NodeId,
     since: Time,
+    /// Bytes of the reply, about.
+    length: usize,
 }
 
 /// A hello that waits for its session.
@@ -52,7 +57,11 @@ pub(crate) enum HelloAction {
 }
 
 impl Callers {
-    pub(crate) fn new(owner: (NodeId, u64), requests_max: usize) -> Callers {
+    pub(crate) fn new(
+        owner: (NodeId, u64),
+        requests_max: usize,
+        replies_bytes_max: usize,
+    ) -> Callers {
         Callers {
             owner,
             requests_max,
@@ -61,29 +70,37 @@ impl Callers {
             tokens: BTreeMap::new(),
             next_hello: 0,
             swept: Time::ZERO,
+            budget: ReplyBudget::new(replies_bytes_max),
         }
     }
 
-    /// Notes that an endpoint waits for a request. False: too many wait.
-    pub(crate) fn wait(&mut self, request: (u64, u64), endpoint: NodeId, now: Time) -> bool {
+    /// Notes that an endpoint waits for a request, with a reply of about this length. False: too many wait.
+    pub(crate) fn wait(
+        &mut self,
+        request: (u64, u64),
+        endpoint: NodeId,
+        length: usize,
+        now: Time,
+    ) -> bool {
         self.sweep(now);
+        self.finished(request.0, request.1); // it was sent again
+        if self.requests.len() >= self.requests_max || !self.budget.take(endpoint, length) {
+            return false;
+        }
         let caller = Caller {
             endpoint,
             since: now,
+            length,
         };
-        let is_known = self.requests.contains_key(&request);
-        if !is_known && self.requests.len() >= self.requests_max {
-            return false;
-        }
         self.requests.insert(request, caller);
         true
     }
 
     /// The endpoint that waits for this request, which has a result now.
     pub(crate) fn finished(&mut self, session: u64, request: u64) -> Option<NodeId> {
-        self.requests
-            .remove(&(session, request))
-            .map(|caller| caller.endpoint)
+        let caller = self.requests.remove(&(session, request))?;
+        self.budget.give_back(caller.endpoint, caller.length);
+        Some(caller.endpoint)
     }
 
     /// Handles a hello. `resend` is the time after which a command without a result may be lost.
@@ -135,8 +152,14 @@ impl Callers {
             return;
         }
         self.swept = now;
-        self.requests
-            .retain(|_, caller| now.since(caller.since) < PATIENCE);
+        let budget = &mut self.budget;
+        self.requests.retain(|_, caller| {
+            let is_alive = now.since(caller.since) < PATIENCE;
+            if !is_alive {
+                budget.give_back(caller.endpoint, caller.length);
+            }
+            is_alive
+        });
         let tokens = &mut self.tokens;
         self.hellos.retain(|_, hello| {
             let is_alive = now.since(hello.since) < PATIENCE;
@@ -150,5 +173,6 @@ impl Callers {
     pub(crate) fn check_invariants(&self) {
         assert!(self.requests.len() <= self.requests_max);
         assert_eq!(self.hellos.len(), self.tokens.len());
+        self.budget.check_invariants();
     }
 }

@@ -110,7 +110,7 @@ impl Replica {
         }
     }
 
-    /// Queues a request. It is dropped when queues are full: a refusal could overtake the reply to an earlier delivery of the
+    /// Queues a request. One that changes the state is dropped when queues are full: a refusal could overtake the reply to an earlier delivery of the
     /// same request.
     fn request(
         &mut self,
@@ -120,32 +120,43 @@ impl Replica {
         out: &mut Vec<Output<Outcome>>,
     ) {
         if !is_well_formed(header, &bytes) {
-            let reply = MessageHeader {
-                kind: MessageKind::Reply,
-                code: Code::Malformed as u8,
-                count: 0,
-                detail: 0,
-                ..*header
-            };
-            let message = reply.encode().to_vec();
-            return out.push(Output::Send { to: from, message });
+            return refuse(from, header, Code::Malformed, out);
         }
-        if Operations::new(&bytes, header.count).are_reads() {
+        let operations = Operations::new(&bytes, header.count);
+        let length = self.state.reply_length(operations.clone());
+        if operations.are_reads() {
             let read = WaitingRead {
                 endpoint: from,
                 message: bytes,
+                length,
             };
-            self.reads.push(read);
+            // A read has no effect, so a refusal is right whatever became of earlier deliveries.
+            if !self.reads.push(read) {
+                refuse(from, header, Code::Overloaded, out);
+            }
             return;
         }
         let request = (header.first, header.second);
         let has_room = self
             .pending
             .has_room(StoreCommand::request_length(bytes.len()));
-        if has_room && self.callers.wait(request, from, self.now) {
+        if has_room && self.callers.wait(request, from, length, self.now) {
             self.pending.push_request(bytes);
         }
     }
+}
+
+/// Replies with a code that does not depend on the state.
+fn refuse(to: NodeId, request: &MessageHeader, code: Code, out: &mut Vec<Output<Outcome>>) {
+    let reply = MessageHeader {
+        kind: MessageKind::Reply,
+        code: code as u8,
+        count: 0,
+        detail: 0,
+        ..*request
+    };
+    let message = reply.encode().to_vec();
+    out.push(Output::Send { to, message });
 }
 
 /// Is it a hello of any version?

@@ -1,5 +1,6 @@
 //! Reads that wait for an index, and for the state to reach it.
 
+use super::reply_budget::ReplyBudget;
 use seatrial_consensus::ReadGrant;
 use seatrial_machine::{NodeId, Time};
 use std::collections::{BTreeMap, VecDeque};
@@ -11,6 +12,8 @@ pub(crate) struct WaitingRead {
     pub(crate) endpoint: NodeId,
     /// The request.
     pub(crate) message: Vec<u8>,
+    /// Bytes of the reply, about.
+    pub(crate) length: usize,
 }
 
 /// Reads in three stages: gathering until an index is asked for, asked, granted and waiting for the state. A read is
@@ -26,13 +29,15 @@ pub(crate) struct WaitingReads {
     tokens: u64,
     /// No round before this time: the last one was refused.
     not_before: Time,
+    /// Memory of the replies that they wait for.
+    budget: ReplyBudget,
 }
 
 /// Rounds under way at which reads gather for the next.
 const ROUNDS_MAX: usize = 2;
 
 impl WaitingReads {
-    pub(crate) fn new(reads_max: usize) -> WaitingReads {
+    pub(crate) fn new(reads_max: usize, replies_bytes_max: usize) -> WaitingReads {
         WaitingReads {
             reads_max,
             count: 0,
@@ -41,12 +46,13 @@ impl WaitingReads {
             granted: VecDeque::new(),
             tokens: 0,
             not_before: Time::ZERO,
+            budget: ReplyBudget::new(replies_bytes_max),
         }
     }
 
     /// Adds a read. False: too many wait.
     pub(crate) fn push(&mut self, read: WaitingRead) -> bool {
-        let has_room = self.count < self.reads_max;
+        let has_room = self.count < self.reads_max && self.budget.take(read.endpoint, read.length);
         if has_room {
             self.count += 1;
             self.gathering.push(read);
@@ -105,11 +111,15 @@ impl WaitingReads {
         let place = self.granted.iter().position(|it| it.0 <= applied)?;
         let (_, batch) = self.granted.remove(place)?;
         self.count -= batch.len();
+        for read in &batch {
+            self.budget.give_back(read.endpoint, read.length);
+        }
         Some(batch)
     }
 
     pub(crate) fn check_invariants(&self, applied: u64) {
         assert!(self.count <= self.reads_max);
+        self.budget.check_invariants();
         assert!(
             self.granted.iter().all(|it| it.0 > applied),
             "a read was forgotten"

@@ -1,11 +1,11 @@
 //! Whole requests on the state: executed once, answered with the encoded reply.
 
-use super::{Abort, StateItems, StateSnapshot, StoreState};
+use super::{Abort, Item, StateItems, StateSnapshot, StoreState};
 use crate::message::{
     Code, HEADER_LENGTH, MESSAGE_LENGTH_MAX, MessageHeader, MessageKind, OPERATIONS_MAX,
 };
 use crate::session::Admission;
-use crate::transaction::Operations;
+use crate::transaction::{Operation, Operations};
 use bytes::Bytes;
 use seatrial_machine::Time;
 
@@ -64,6 +64,30 @@ impl StoreState {
     /// is refused as malformed.
     pub(crate) fn read(&self, request: &[u8]) -> Bytes {
         self.items.read_request(request)
+    }
+}
+
+impl StoreState {
+    /// Bytes of the reply to these operations on the present state, about.
+    pub(crate) fn reply_length(&self, operations: Operations<'_>) -> usize {
+        let mut length = 0;
+        for operation in operations.flatten() {
+            length += match operation {
+                Operation::Read { key } => self.items.get(key).map_or(1, Item::answer_length),
+                Operation::Scan { from, limit, .. } => {
+                    let items = self.items.after(Some(from)).take(usize::from(limit));
+                    items
+                        .map(|(key, item)| key.len() + item.answer_length())
+                        .sum()
+                }
+                _ => 1,
+            };
+            // A longer reply is refused when it is made.
+            if length >= MESSAGE_LENGTH_MAX {
+                return MESSAGE_LENGTH_MAX;
+            }
+        }
+        length
     }
 }
 

@@ -27,6 +27,11 @@ impl Item {
         }
     }
 
+    /// Bytes that reading it adds to a reply, about.
+    pub(crate) fn answer_length(&self) -> usize {
+        self.length() as usize + 16
+    }
+
     /// Adds the item to the answers.
     #[inline]
     fn put(&self, answers: &mut Vec<u8>) -> Result<(), TooLong> {
