@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn a_code_map_with_other_arrows_is_found() {
         let page = "| crate | what it is | depends on |\n\
-                    | [`kv`](architecture/kv.md) | a `store` | `blocks` |\n\
+                    | [`kv`](architecture/kv.md) | a `store` | `blocks`, `consensus` |\n\
                     | [`machine`](architecture/machine.md) | all | nothing |\n\
                     | [`report`](architecture/report.md) | screens | `checker`, `history` |\n";
         let expected = "docs/ARCHITECTURE.md:4: report depends on `checker`, `query`; write that";
