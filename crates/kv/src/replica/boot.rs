@@ -172,7 +172,6 @@ impl Replica {
             vote,
         };
         let core = Consensus::new(options.consensus(start), start_point, entries)?;
-        let replies = options.replies_bytes_max / 2; // reads, and requests that change something
         let replica = Replica {
             journal: JournalWriter::new(owner, start, vote, position, found.blocks),
             stamped: state.sessions().clock(),
@@ -188,8 +187,8 @@ impl Replica {
             members: mark.members.clone(),
             pending: PendingCommands::default(),
             not_before: Time::ZERO,
-            callers: Callers::new((options.node, start), options.callers_max, replies),
-            reads: WaitingReads::new(options.callers_max, replies),
+            callers: Callers::new((options.node, start), &options),
+            reads: WaitingReads::new(&options),
             phase: ReplicaPhase::Booted,
             founding: is_new.then(|| (mark.members.clone(), options.checkpoint_bytes)),
             install: (!continues).then_some(mark),

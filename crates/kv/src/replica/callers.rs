@@ -1,5 +1,6 @@
 //! Clients that wait at this node for the result of a command.
 
+use super::ReplicaOptions;
 use super::reply_budget::ReplyBudget;
 use crate::store_command::OpenRequest;
 use seatrial_machine::{NodeId, Time};
@@ -57,20 +58,16 @@ pub(crate) enum HelloAction {
 }
 
 impl Callers {
-    pub(crate) fn new(
-        owner: (NodeId, u64),
-        requests_max: usize,
-        replies_bytes_max: usize,
-    ) -> Callers {
+    pub(crate) fn new(owner: (NodeId, u64), options: &ReplicaOptions) -> Callers {
         Callers {
             owner,
-            requests_max,
+            requests_max: options.callers_max,
             requests: BTreeMap::new(),
             hellos: BTreeMap::new(),
             tokens: BTreeMap::new(),
             next_hello: 0,
             swept: Time::ZERO,
-            budget: ReplyBudget::new(replies_bytes_max),
+            budget: ReplyBudget::new(options.replies_bytes_max / 2),
         }
     }
 

@@ -110,8 +110,8 @@ impl Replica {
         }
     }
 
-    /// Queues a request. One that changes the state is dropped when queues are full: a refusal could overtake the reply to an earlier delivery of the
-    /// same request.
+    /// Queues a request. One that changes the state is dropped when queues are full: a refusal could overtake the reply to an
+    /// earlier delivery of the same request.
     fn request(
         &mut self,
         from: NodeId,

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 /// Replies shorter than this do not count: their number is bounded.
 const LENGTH_MIN: usize = 4 << 10;
 
-/// Bounds the replies to requests that wait at this node: a request of a few bytes may ask for a megabyte, and all requests of one
-/// entry or of one round of reads are answered in one turn. The lengths are those of the items when the request arrives.
+/// Bounds the replies to requests that wait at this node: a request of a few bytes may ask for a megabyte, and all requests of
+/// one entry or of one round of reads are answered in one turn. The lengths are those of the items when the request arrives.
 ///
 /// One endpoint may have an eighth; a single reply of any length fits when nothing else waits.
 #[derive(Debug)]

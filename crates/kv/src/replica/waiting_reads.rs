@@ -1,5 +1,6 @@
 //! Reads that wait for an index, and for the state to reach it.
 
+use super::ReplicaOptions;
 use super::reply_budget::ReplyBudget;
 use seatrial_consensus::ReadGrant;
 use seatrial_machine::{NodeId, Time};
@@ -37,16 +38,16 @@ pub(crate) struct WaitingReads {
 const ROUNDS_MAX: usize = 2;
 
 impl WaitingReads {
-    pub(crate) fn new(reads_max: usize, replies_bytes_max: usize) -> WaitingReads {
+    pub(crate) fn new(options: &ReplicaOptions) -> WaitingReads {
         WaitingReads {
-            reads_max,
+            reads_max: options.callers_max,
             count: 0,
             gathering: Vec::new(),
             asked: BTreeMap::new(),
             granted: VecDeque::new(),
             tokens: 0,
             not_before: Time::ZERO,
-            budget: ReplyBudget::new(replies_bytes_max),
+            budget: ReplyBudget::new(options.replies_bytes_max / 2),
         }
     }
 
