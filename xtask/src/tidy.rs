@@ -155,6 +155,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     budget::check(tree, &mut findings);
     dependencies::check(tree, &mut findings);
     files::check(tree, &mut findings);
+    files::check_root(tree, &mut findings);
     names::check(tree, &mut findings);
     pages::check(tree, &mut findings);
     tables::check(tree, &mut findings);

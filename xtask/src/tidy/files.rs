@@ -24,6 +24,34 @@ pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Files in the root folder, besides hidden ones: a reader begins there.
+const ROOT: [&str; 12] = [
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "README.md",
+    "SECURITY.md",
+    "clippy.toml",
+    "deny.toml",
+    "rust-toolchain.toml",
+    "rustfmt.toml",
+];
+
+/// Checks that nothing lies in the root folder that does not belong there, such as the output of a run.
+pub(super) fn check_root(tree: &Tree, findings: &mut Vec<Finding>) {
+    for file in &tree.files {
+        let is_hidden = file.path.starts_with('.');
+        let is_known = ROOT.contains(&file.path.as_str());
+        if !file.path.contains('/') && !is_hidden && !is_known {
+            let what = "lies in the root folder; put it where it belongs, or leave it out";
+            findings.push(Finding::new(&file.path, 0, what));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::said;
@@ -40,5 +68,21 @@ mod tests {
         assert!(found[0].contains("put its licence into crates/report/assets/uplot/LICENSE"));
         let licence = ("crates/report/assets/uplot/LICENSE", "MIT");
         assert_eq!(said(check, &[(script, ""), licence]), [""; 0]);
+    }
+
+    #[test]
+    fn strange_files_in_the_root_folder_are_found() {
+        let files = [
+            ("README.md", ""),
+            (".gitignore", ""),
+            ("docs/a.edn", ""),
+            ("a.edn", ""),
+        ];
+        let found = said(check_root, &files);
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].starts_with("a.edn: lies in the root folder"),
+            "{found:?}"
+        );
     }
 }
