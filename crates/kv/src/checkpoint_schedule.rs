@@ -19,7 +19,7 @@ pub(crate) type Digest = [u8; 16];
 /// The rule of checkpoints, changed by applied entries only, so it is equal on all replicas at every index.
 ///
 /// A checkpoint is due at each entry with which the bytes of all entries since the last one reach a bound. Turns to write are
-/// commands in the log: fewer than half of the voters hold one at a time, so a majority is always free of that work. Whoever
+/// commands in the log: fewer than half of the voters hold one at a time, so a majority is always free of that work. A node that
 /// has written reports its digest in the log, and every replica compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CheckpointSchedule {

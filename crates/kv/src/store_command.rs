@@ -53,7 +53,7 @@ pub(crate) enum StoreCommand<'a> {
 pub(crate) struct OpenRequest {
     /// The node that received the hello.
     pub(crate) origin: NodeId,
-    /// The start of that node: after another one nobody waits there.
+    /// The start of that node: after another one no client waits there.
     pub(crate) start: u64,
     /// Unique for that start.
     pub(crate) number: u64,

@@ -52,12 +52,30 @@ pub(crate) fn minimal_core(
     if parts.is_empty() || !minimizer.is_refuted(&parts) {
         parts = minimizer.windows(object, places)?;
     }
+    let parts = without_needless(parts, |parts| minimizer.is_refuted(parts));
+    minimizer.core(&parts)
+}
+
+/// The parts that remain when chunks that are not needed are left out: halves, quarters, and so on to single parts.
+pub(crate) fn without_needless<T: Clone>(
+    mut parts: Vec<T>,
+    mut is_enough: impl FnMut(&[T]) -> bool,
+) -> Vec<T> {
     let mut size = parts.len() / 2;
     while size > 0 {
-        parts = minimizer.without_chunks(parts, size);
+        let mut first = 0;
+        while first < parts.len() {
+            let mut less = parts.clone();
+            less.drain(first..(first + size).min(parts.len()));
+            if is_enough(&less) {
+                parts = less;
+            } else {
+                first += size;
+            }
+        }
         size /= 2;
     }
-    minimizer.core(&parts)
+    parts
 }
 
 struct CoreMinimizer<'a> {
@@ -117,21 +135,6 @@ impl CoreMinimizer<'_> {
                 Certificate::CORE_MAX
             ),
         })
-    }
-
-    /// The parts that remain when each chunk of this size is left out that is not needed.
-    fn without_chunks(&mut self, mut parts: Vec<CorePart>, size: usize) -> Vec<CorePart> {
-        let mut first = 0;
-        while first < parts.len() {
-            let mut less = parts.clone();
-            less.drain(first..(first + size).min(parts.len()));
-            if self.is_refuted(&less) {
-                parts = less;
-            } else {
-                first += size;
-            }
-        }
-        parts
     }
 
     /// Does the verifier refute these parts?

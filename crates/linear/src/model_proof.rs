@@ -1,5 +1,6 @@
 //! What proves the verdict of a history model: linearization points of all objects, or a core of one that has none.
 
+use crate::core_minimizer::without_needless;
 use crate::history_model::{HistoryModel, ModelCall, ValueNumbers};
 use crate::object::NEVER;
 use seatrial_history::{ChunkSource, Key, SourceError};
@@ -216,24 +217,11 @@ impl ModelCoreSearch<'_> {
         } else {
             self.first_refuted(&named)
         };
-        let mut parts = match found {
+        let parts = match found {
             Some(parts) => parts,
             None => self.windows()?,
         };
-        let mut size = parts.len() / 2;
-        while size > 0 {
-            let mut first = 0;
-            while first < parts.len() {
-                let mut less = parts.clone();
-                less.drain(first..(first + size).min(parts.len()));
-                if self.is_refuted(&less) {
-                    parts = less;
-                } else {
-                    first += size;
-                }
-            }
-            size /= 2;
-        }
+        let parts = without_needless(parts, |parts| self.is_refuted(parts));
         Ok(self.core(&parts))
     }
 

@@ -461,17 +461,23 @@ impl<'a> QueueSearch<'a> {
             }
         });
         // Removals of unknown outcome whose value is known: of operations that end after the beginning that is searched.
-        for &number in &self.uncertain_places {
+        for number in self.open_uncertain(QueueStep::Remove, first_front) {
             let value = self.values[number as usize];
-            if self.action(number) == QueueStep::Remove
-                && !self.placed[number as usize]
-                && self.call(number) <= first_front
-                && !wanted.iter().any(|&(one, _)| one == value)
-            {
+            if !wanted.iter().any(|&(one, _)| one == value) {
                 wanted.push((value, NEVER));
             }
         }
         wanted
+    }
+
+    /// Operations of unknown outcome with this effect that are not placed and were invoked by then.
+    fn open_uncertain(&self, step: QueueStep, last: u32) -> impl Iterator<Item = u32> {
+        let places = self.uncertain_places.iter().copied();
+        places.filter(move |&number| {
+            self.action(number) == step
+                && !self.placed[number as usize]
+                && self.call(number) <= last
+        })
     }
 
     /// By value: the addition that completes first of those that can be placed.
@@ -486,13 +492,9 @@ impl<'a> QueueSearch<'a> {
                 None => open.push((value, number)),
             }
         });
-        for &number in &self.uncertain_places {
+        for number in self.open_uncertain(QueueStep::Add, last) {
             let value = self.values[number as usize];
-            if self.action(number) == QueueStep::Add
-                && !self.placed[number as usize]
-                && self.call(number) <= last
-                && !open.iter().any(|&(one, _)| one == value)
-            {
+            if !open.iter().any(|&(one, _)| one == value) {
                 open.push((value, number));
             }
         }

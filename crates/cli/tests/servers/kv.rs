@@ -18,6 +18,25 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     refuse_old: message::refuse_version,
 };
 
+/// Says hello over a connection; the session that the welcome opens.
+pub(super) fn open_session(stream: &TcpStream) -> io::Result<u64> {
+    static TOKENS: AtomicU64 = AtomicU64::new(1);
+    let hello = MessageHeader {
+        kind: MessageKind::Hello,
+        code: message::VERSION,
+        count: 0,
+        detail: 0,
+        first: TOKENS.fetch_add(1, Ordering::Relaxed),
+        second: 0,
+    };
+    wire::send(stream, &hello.encode())?;
+    let welcome = MessageHeader::decode(&wire::receive(stream)?).map_err(io::Error::other)?;
+    if welcome.kind != MessageKind::Welcome || welcome.code != 0 {
+        return Err(io::Error::other(format!("{welcome:?}")));
+    }
+    Ok(welcome.second)
+}
+
 /// A session: one connection, one request at a time.
 struct Session {
     stream: TcpStream,
@@ -27,25 +46,11 @@ struct Session {
 
 impl Session {
     fn open(address: SocketAddr) -> io::Result<Session> {
-        static TOKENS: AtomicU64 = AtomicU64::new(1);
         let stream = wire::open(address, PROTOCOL, None)?;
-        let hello = MessageHeader {
-            kind: MessageKind::Hello,
-            code: message::VERSION,
-            count: 0,
-            detail: 0,
-            first: TOKENS.fetch_add(1, Ordering::Relaxed),
-            second: 0,
-        };
-        wire::send(&stream, &hello.encode())?;
-        let welcome = wire::receive(&stream)?;
-        let welcome = MessageHeader::decode(&welcome).map_err(io::Error::other)?;
-        if welcome.code != 0 {
-            return Err(io::Error::other(format!("{welcome:?}")));
-        }
+        let id = open_session(&stream)?;
         Ok(Session {
             stream,
-            id: welcome.second,
+            id,
             requests: 0,
         })
     }

@@ -1,10 +1,10 @@
 //! Three `seatrial node kv` with checkpoints, killed (SIGKILL) all at once again and again while clients write through each.
 
 use super::kv::PROTOCOL;
+use super::kv::open_session;
 use super::process::{PATIENCE, Server};
 use super::scratch::Scratch;
 use super::wire;
-use seatrial_kv::message::{self, MessageHeader, MessageKind};
 use seatrial_kv::{Answer, Outcome, Transaction};
 use seatrial_machine::Rng;
 use std::collections::BTreeMap;
@@ -105,24 +105,11 @@ impl<'a> ClusterSession<'a> {
 
     /// Connects to the home node; every connection says hello, and the first one opens the session.
     fn connect(&mut self) -> io::Result<TcpStream> {
-        static TOKENS: AtomicU64 = AtomicU64::new(1 << 32);
         let stream = wire::open(self.addresses[self.home], PROTOCOL, None)?;
         stream.set_read_timeout(Some(REPLY))?;
-        let hello = MessageHeader {
-            kind: MessageKind::Hello,
-            code: message::VERSION,
-            count: 0,
-            detail: 0,
-            first: TOKENS.fetch_add(1, Ordering::Relaxed),
-            second: 0,
-        };
-        wire::send(&stream, &hello.encode())?;
-        let welcome = MessageHeader::decode(&wire::receive(&stream)?).map_err(io::Error::other)?;
-        if welcome.kind != MessageKind::Welcome || welcome.code != 0 {
-            return Err(io::Error::other(format!("{welcome:?}")));
-        }
+        let session = open_session(&stream)?;
         if self.id == 0 {
-            self.id = welcome.second;
+            self.id = session;
         }
         Ok(stream)
     }

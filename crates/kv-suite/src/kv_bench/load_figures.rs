@@ -78,7 +78,6 @@ impl LoadFigures {
     pub(crate) fn row(&self) -> String {
         let (mean, deviation, error) = self.mean();
         let (all, operations) = (self.latencies(), self.operations());
-        let per_operation = |cpu: Duration| cpu.as_secs_f64() * 1e6 / operations.max(1) as f64;
         let [outside, inside] = [false, true].map(|is_in| {
             let (count, latencies) = self.part(is_in);
             let mean = latencies.count() as f64 / count.max(1) as f64;
@@ -97,8 +96,8 @@ impl LoadFigures {
             milliseconds(all.quantile(0.99)),
             milliseconds(all.quantile(0.999)),
             milliseconds(all.max()),
-            per_operation(self.client_cpu),
-            per_operation(self.node_cpu),
+            self.per_operation(self.client_cpu),
+            self.per_operation(self.node_cpu),
             self.node_memory as f64 / 1e6,
             self.errors,
             self.checkpoints.made,
@@ -107,6 +106,11 @@ impl LoadFigures {
             outside.1,
             inside.1,
         )
+    }
+
+    /// Microseconds of this CPU time for one operation.
+    fn per_operation(&self, cpu: Duration) -> f64 {
+        cpu.as_secs_f64() * 1e6 / self.operations().max(1) as f64
     }
 
     /// Was a checkpoint being written in this second?
@@ -130,8 +134,6 @@ impl LoadFigures {
     pub(crate) fn lines(&self) -> [String; 2] {
         let (mean, deviation, error) = self.mean();
         let all = self.latencies();
-        let per_operation =
-            |cpu: Duration| cpu.as_secs_f64() * 1e6 / self.operations().max(1) as f64;
         let first = format!(
             "{}: {mean:.0} ± {deviation:.0} op/s (SE {error:.0}), min {}, longest stall {:.0} ms, {} s stalled",
             self.label,
@@ -145,8 +147,8 @@ impl LoadFigures {
             milliseconds(all.quantile(0.99)),
             milliseconds(all.quantile(0.999)),
             milliseconds(all.max()),
-            per_operation(self.client_cpu),
-            per_operation(self.node_cpu),
+            self.per_operation(self.client_cpu),
+            self.per_operation(self.node_cpu),
             self.node_memory as f64 / 1e6,
         );
         if self.checkpoints.made > 0 {

@@ -105,12 +105,7 @@ impl<S: CheckpointSink> CheckpointParser<S> {
             head: None,
             slices: SliceParser::default(),
             sessions: Sessions::default(),
-            root: FileRoot {
-                slices: 0,
-                session_blocks: 0,
-                length: 0,
-                digest: [0; 16],
-            },
+            root: FileRoot::default(),
             checksums: Vec::new(),
             digest: DigestStream::new(),
             mark: None,

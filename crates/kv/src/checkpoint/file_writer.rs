@@ -126,12 +126,7 @@ impl CheckpointWriter {
             session: 0,
             sequence: 0,
             position: 0,
-            root: FileRoot {
-                slices: 0,
-                session_blocks: 0,
-                length: 0,
-                digest: [0; 16],
-            },
+            root: FileRoot::default(),
             checksums: Vec::new(),
             digest: DigestStream::new(),
         }

@@ -206,7 +206,7 @@ fn opaque_length(cursor: &mut FieldReader<'_>, field: &'static str) -> Result<us
 }
 
 /// The contents of a root, before its checksums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FileRoot {
     /// Number of slices.
     pub(super) slices: u64,

@@ -163,7 +163,7 @@ fn list_head(cursor: &mut FieldReader<'_>) -> Result<MissingElements, MessageErr
 /// No record, and no further element of a list, begins after the bound.
 pub(super) fn check_start(place: usize) -> Result<(), PayloadError> {
     if place >= SLICE_LENGTH {
-        return Err((place, "a slice goes on after it is full".into()));
+        return Err((place, "a slice continues after it is full".into()));
     }
     Ok(())
 }

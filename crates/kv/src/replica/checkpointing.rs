@@ -215,7 +215,8 @@ impl Replica {
             self.end_turn(None);
         }
         self.free(old, out);
-        self.core.applied(mark.index)
+        self.core.applied(mark.index)?;
+        self.check_divergence()
     }
 
     pub(super) fn checkpoint_status(&self) -> CheckpointStatus {
@@ -240,15 +241,18 @@ impl Replica {
         out.push(Output::Compute(Box::new(DropJob(value)), ticket));
     }
 
-    /// The cause to stop with, if the checkpoints of a majority differ from this node's.
-    pub(super) fn divergence(&self) -> Option<String> {
-        let index = self
-            .schedule
-            .is_outvoted(self.options.node, self.voters())?;
-        Some(format!(
-            "the checkpoint of {} at index {index} differs from that of a majority: its state is wrong; remove it from the \
-             cluster and add a node with another number in its place",
-            self.options.node
-        ))
+    /// Stops if the checkpoints of a majority differ from this node's. Reports come with entries, checkpoints and transfers.
+    pub(super) fn check_divergence(&self) -> Result<(), ConsensusStopped> {
+        let node = self.options.node;
+        let Some(index) = self.schedule.is_outvoted(node, self.voters()) else {
+            return Ok(());
+        };
+        Err(ConsensusStopped {
+            during: "comparison of checkpoints",
+            cause: format!(
+                "the checkpoint of {node} at index {index} differs from that of a majority: its state is wrong; remove it \
+                 from the cluster and add a node with another number in its place"
+            ),
+        })
     }
 }

@@ -3,7 +3,7 @@
 //! checkpoint.
 
 use crate::node::LocalNode;
-use seatrial_kv::{Answer, Bug, Outcome, ReplicaOptions, Transaction};
+use seatrial_kv::{Bug, Outcome, ReplicaOptions};
 use seatrial_machine::{DataFolder, NodeId, Storage, Ticket};
 use seatrial_sim::crash::{
     CrashReport, CrashState, DiskOperation, DiskRecorder, DiskTrace, Explorer, ExplorerLimits,
@@ -52,24 +52,12 @@ impl CheckpointingNode {
 
     /// Asks for an element to be appended.
     fn append(&mut self, element: u64) -> Result<(), String> {
-        let mut transaction = Transaction::new();
-        let value = value_of(element);
-        transaction.append(b"list", &value).unwrap();
-        self.0.ask(Ticket(element), transaction)
+        self.0.append(Ticket(element), &value_of(element))
     }
 
     /// The elements that are there.
     fn read(&mut self) -> Result<Vec<u64>, String> {
-        let mut transaction = Transaction::new();
-        transaction.read(b"list").unwrap();
-        let outcome = self.0.answer(transaction)?;
-        let Outcome::Ok(answers) = outcome else {
-            return Err(format!("{outcome:?}"));
-        };
-        let Some(Answer::List(list)) = answers.iter().next() else {
-            return Ok(Vec::new());
-        };
-        list.iter().map(element_of).collect()
+        self.0.list(element_of)
     }
 
     /// Elements with a reply since the last call.

@@ -2,7 +2,7 @@
 //! acknowledged elements are there, and no element is there that was not requested.
 
 use crate::node::LocalNode;
-use seatrial_kv::{Answer, Bug, Outcome, Transaction};
+use seatrial_kv::{Bug, Outcome};
 use seatrial_machine::{Storage, Ticket};
 use seatrial_sim::crash::{
     CrashReport, CrashState, DiskOperation, DiskRecorder, DiskTrace, Explorer, ExplorerLimits,
@@ -31,26 +31,15 @@ impl Node {
 
     /// Asks for an element to be appended.
     fn append(&mut self, element: u64) -> Result<(), String> {
-        let mut transaction = Transaction::new();
         let length = 8 + element as usize % 5 * 300;
         let mut value = vec![element as u8; length];
         value[..8].copy_from_slice(&element.to_le_bytes());
-        transaction.append(b"list", &value).unwrap();
-        self.0.ask(Ticket(element), transaction)
+        self.0.append(Ticket(element), &value)
     }
 
     /// The elements that are there.
     fn read(&mut self) -> Result<Vec<u64>, String> {
-        let mut transaction = Transaction::new();
-        transaction.read(b"list").unwrap();
-        let outcome = self.0.answer(transaction)?;
-        let Outcome::Ok(answers) = outcome else {
-            return Err(format!("{outcome:?}"));
-        };
-        let Some(Answer::List(list)) = answers.iter().next() else {
-            return Ok(Vec::new());
-        };
-        list.iter().map(element_of).collect()
+        self.0.list(element_of)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use seatrial_kv::message::{MessageHeader, MessageKind};
 use seatrial_kv::{
-    BootReport, Bug, Client, ClientOptions, Outcome, Replica, ReplicaOptions, Transaction,
+    Answer, BootReport, Bug, Client, ClientOptions, Outcome, Replica, ReplicaOptions, Transaction,
 };
 use seatrial_machine::{
     DataFolder, FileFolder, FileQueue, Input, Job, LogName, LogWriter, Machine, NodeId, OpenLog,
@@ -260,6 +260,30 @@ impl LocalNode {
         self.turn_client(Input::Request(ticket, transaction))?;
         self.deliver()?;
         self.wake()
+    }
+
+    /// Asks for an element to be appended to the list of the tests.
+    pub(crate) fn append(&mut self, ticket: Ticket, value: &[u8]) -> Result<(), String> {
+        let mut transaction = Transaction::new();
+        transaction.append(b"list", value).unwrap();
+        self.ask(ticket, transaction)
+    }
+
+    /// The elements of that list, each read by `element_of`.
+    pub(crate) fn list<T>(
+        &mut self,
+        element_of: impl FnMut(&[u8]) -> Result<T, String>,
+    ) -> Result<Vec<T>, String> {
+        let mut transaction = Transaction::new();
+        transaction.read(b"list").unwrap();
+        let outcome = self.answer(transaction)?;
+        let Outcome::Ok(answers) = outcome else {
+            return Err(format!("{outcome:?}"));
+        };
+        let Some(Answer::List(list)) = answers.iter().next() else {
+            return Ok(Vec::new());
+        };
+        list.iter().map(element_of).collect()
     }
 
     /// The outcome of a transaction when everything is synced.
