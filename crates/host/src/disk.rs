@@ -105,6 +105,8 @@ impl MachineDisk {
 pub(crate) enum LogTask {
     /// Append bytes and make them durable.
     Append(Vec<u8>, Ticket),
+    /// Append bytes.
+    Write(Vec<u8>, Ticket),
     /// Free the space before a position.
     TruncateHead(u64),
 }
@@ -163,9 +165,9 @@ fn write_all(
         while let Some(task) = next.take() {
             let result = match task {
                 LogTask::TruncateHead(position) => log.truncate_head(position).map(|_| Vec::new()),
-                LogTask::Append(bytes, ticket) => {
+                LogTask::Append(..) | LogTask::Write(..) => {
                     let tickets;
-                    (tickets, next) = append(&mut log, queue, bytes, ticket);
+                    (tickets, next) = append(&mut log, queue, task);
                     tickets
                 }
             };
@@ -182,30 +184,43 @@ fn write_all(
     }
 }
 
-/// Appends bytes, and the appends queued after them, as one write and one sync. Returns the durable tickets, and the task that
-/// ended the batch because it is not an append.
+/// Carries out an append or a write, and those queued after it, as one write and at most one sync. Returns their tickets, and the
+/// task that ended the batch because it is neither.
 fn append(
     log: &mut LogWriter,
     queue: &Receiver<LogTask>,
-    mut bytes: Vec<u8>,
-    ticket: Ticket,
+    first: LogTask,
 ) -> (io::Result<Vec<Ticket>>, Option<LogTask>) {
-    let (mut tickets, mut next) = (vec![ticket], None);
-    while bytes.len() < BATCH_LENGTH_MAX {
-        match queue.try_recv() {
-            Ok(LogTask::Append(more, ticket)) => {
-                bytes.extend_from_slice(&more);
-                tickets.push(ticket);
+    let (mut gathered, mut tickets, mut is_durable) = (Vec::new(), Vec::new(), false);
+    let mut task = Some(first);
+    while let Some(next) = task.take() {
+        let (bytes, ticket) = match next {
+            LogTask::Append(bytes, ticket) => {
+                is_durable = true;
+                (bytes, ticket)
             }
-            Ok(other) => {
-                next = Some(other);
+            LogTask::Write(bytes, ticket) => (bytes, ticket),
+            LogTask::TruncateHead(_) => {
+                task = Some(next);
                 break;
             }
-            Err(_) => break,
+        };
+        tickets.push(ticket);
+        if gathered.is_empty() {
+            gathered = bytes;
+        } else {
+            gathered.extend_from_slice(&bytes);
         }
+        if gathered.len() >= BATCH_LENGTH_MAX {
+            break;
+        }
+        task = queue.try_recv().ok();
     }
-    let durable = log.append(&bytes).and_then(|()| log.sync());
-    (durable.map(|()| tickets), next)
+    let mut written = log.append(&gathered);
+    if is_durable {
+        written = written.and_then(|()| log.sync());
+    }
+    (written.map(|()| tickets), task)
 }
 
 fn append_error(path: PathBuf, error: io::Error) -> HostError {

@@ -447,6 +447,9 @@ impl<M: Machine> MachineServer<M> {
                 Output::Append { log, bytes, ticket } => {
                     self.disk.log(log, LogTask::Append(bytes, ticket));
                 }
+                Output::Write { log, bytes, ticket } => {
+                    self.disk.log(log, LogTask::Write(bytes, ticket));
+                }
                 Output::TruncateHead { log, position } => {
                     self.disk.log(log, LogTask::TruncateHead(position));
                 }

@@ -165,7 +165,9 @@ impl<M: Peer> PeerLink<M> {
                 Output::Compute(job, ticket) => computed.push((ticket, job.run())),
                 // Only servers bound their connections.
                 Output::Admit(_) | Output::Close(_) | Output::Address { .. } => {}
-                Output::Append { log, .. } | Output::TruncateHead { log, .. } => {
+                Output::Append { log, .. }
+                | Output::Write { log, .. }
+                | Output::TruncateHead { log, .. } => {
                     panic!("a client has no log, its machine appends to {log}")
                 }
                 Output::File(task, _) => {

@@ -26,7 +26,7 @@ pub enum Input<R> {
         /// The message, without the length prefix of the wire.
         bytes: Vec<u8>,
     },
-    /// The append with this ticket, and every earlier one to the same log, is durable.
+    /// The append with this ticket, and everything before it in the same log, is durable; for an [`Output::Write`]: can be read.
     Appended(Ticket),
     /// The file task with this ticket was done, or failed.
     FileDone(Ticket, FileResult),
@@ -63,6 +63,17 @@ pub enum Output<P> {
     /// their log in order; several may share one sync. A crash may keep any part of the appends that were not reported. When a
     /// log cannot be written the process ends, without any later report.
     Append {
+        /// The log, one of [`Booted::logs`](crate::Booted).
+        log: LogName,
+        /// The bytes.
+        bytes: Vec<u8>,
+        /// The ticket of the report.
+        ticket: Ticket,
+    },
+    /// Append bytes to a log without making them durable, then report [`Input::Appended`]: from then on jobs can read them. They
+    /// become durable with a later [`Output::Append`] to the same log. A crash before may keep any part of them, also of bytes
+    /// that were reported, and later ones without earlier ones.
+    Write {
         /// The log, one of [`Booted::logs`](crate::Booted).
         log: LogName,
         /// The bytes.

@@ -44,13 +44,16 @@ pub(crate) struct NodeWork {
 struct NodeLog {
     writer: LogWriter,
     waiting: VecDeque<QueuedLogTask>,
-    /// Tickets of the appends that the sync under way covers. Empty: no sync is under way.
+    /// Tickets of the appends and writes that the sync under way covers. Empty: no sync is under way.
     covered: Vec<Ticket>,
+    /// Does that sync make them durable? Writes alone are only reported at its end.
+    is_sync: bool,
 }
 
 #[derive(Debug)]
 enum QueuedLogTask {
     Append(Vec<u8>, Ticket),
+    Write(Vec<u8>, Ticket),
     TruncateHead(u64),
 }
 
@@ -60,9 +63,15 @@ impl NodeLog {
         if !self.covered.is_empty() {
             return Ok(false);
         }
+        self.is_sync = false;
         while let Some(task) = self.waiting.pop_front() {
             match task {
                 QueuedLogTask::Append(bytes, ticket) => {
+                    self.writer.append(&bytes)?;
+                    self.covered.push(ticket);
+                    self.is_sync = true;
+                }
+                QueuedLogTask::Write(bytes, ticket) => {
                     self.writer.append(&bytes)?;
                     self.covered.push(ticket);
                 }
@@ -114,6 +123,7 @@ impl NodeWork {
                 writer: LogWriter::open(&storage, data.path(), *log)?,
                 waiting: VecDeque::new(),
                 covered: Vec::new(),
+                is_sync: false,
             };
             self.logs.insert(log.name, opened);
         }
@@ -138,6 +148,18 @@ impl NodeWork {
         log.write()
     }
 
+    /// Queues a write, which the next sync of an append makes durable. True as for [`NodeWork::append`].
+    pub(crate) fn write(
+        &mut self,
+        name: LogName,
+        bytes: Vec<u8>,
+        ticket: Ticket,
+    ) -> io::Result<bool> {
+        let log = self.log(name);
+        log.waiting.push_back(QueuedLogTask::Write(bytes, ticket));
+        log.write()
+    }
+
     /// Truncates a log after the appends that were queued before. True if the caller must begin a sync.
     pub(crate) fn truncate_head(&mut self, name: LogName, position: u64) -> io::Result<bool> {
         let log = self.log(name);
@@ -149,7 +171,9 @@ impl NodeWork {
     /// begins.
     pub(crate) fn synced(&mut self, name: LogName) -> io::Result<(Vec<Ticket>, bool)> {
         let log = self.log(name);
-        log.writer.sync()?;
+        if log.is_sync {
+            log.writer.sync()?;
+        }
         let covered = std::mem::take(&mut log.covered);
         Ok((covered, log.write()?))
     }

@@ -628,6 +628,10 @@ impl<M: Machine> World<M> {
                 let written = node.work.append(log, bytes, ticket);
                 self.logged(index, log, &written);
             }
+            Output::Write { log, bytes, ticket } => {
+                let written = node.work.write(log, bytes, ticket);
+                self.logged(index, log, &written);
+            }
             Output::TruncateHead { log, position } => {
                 let written = node.work.truncate_head(log, position);
                 self.logged(index, log, &written);

@@ -34,7 +34,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("check", &["inference", "data-models", "consistency"]),
     ("consensus", &["blocks"]),
     ("kv", &["blocks", "consensus"]),
-    ("volume", &["archive"]),
+    ("volume", &["blocks"]),
     ("runner", &["plan", "check", "host"]),
     ("suite", &["runner", "sim"]),
     ("report", &["checker", "query"]),
