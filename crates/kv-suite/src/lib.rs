@@ -139,7 +139,10 @@ const CHECKPOINT_MODE: &str = "checkpoint-mode";
 /// Percent of the time that writing a checkpoint may take.
 const CHECKPOINT_SHARE: &str = "checkpoint-share";
 
-const OPTIONS: [SuiteOption; 10] = [
+/// Is the journal written?
+const LOG: &str = "log";
+
+const OPTIONS: [SuiteOption; 11] = [
     SuiteOption {
         name: CHECKPOINT_BYTES,
         value_name: "BYTES",
@@ -160,6 +163,14 @@ const OPTIONS: [SuiteOption; 10] = [
         about: "Percent of the time that writing a checkpoint may take, 1 to 100",
         default: Some("50"),
         verbs: &[Verb::Test, Verb::Node],
+    },
+    SuiteOption {
+        name: LOG,
+        value_name: "MODE",
+        about: "synced: a write is durable when it is acknowledged; none: a crash loses all writes after the newest checkpoint; \
+                one node only",
+        default: Some("synced"),
+        verbs: &[Verb::Node],
     },
     SuiteOption {
         name: node_cluster::NODE,

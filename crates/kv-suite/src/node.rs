@@ -3,11 +3,11 @@
 use crate::checkpoint_options::CheckpointOptions;
 use crate::node_cluster::NodeCluster;
 use crate::processes::PROTOCOL;
-use crate::{MEMORY, read_key, store_bug};
+use crate::{LOG, MEMORY, read_key, store_bug};
 use seatrial_host::{Booted, HostLimits, PeerOptions, ServeOptions, serve, terminated};
 use seatrial_kv::{Replica, ReplicaOptions, WIRE_LENGTH_MAX};
 use seatrial_machine::DataFolder;
-use seatrial_suite::{NodeSetup, SuiteError};
+use seatrial_suite::{NodeSetup, OptionValues, SuiteError};
 
 /// Serves until SIGTERM or Ctrl-C.
 pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
@@ -22,6 +22,12 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
     let memory = usize::try_from(mebibytes << 20).unwrap_or(usize::MAX);
     let checkpoints = CheckpointOptions::read(setup.options)?;
     let cluster = NodeCluster::read(setup.options)?;
+    let keeps_log = keeps_log(setup.options)?;
+    if !keeps_log {
+        report(format_args!(
+            "--{LOG} none: a crash or a stop loses all writes after the newest checkpoint"
+        ));
+    }
     let options = ServeOptions {
         listen: setup.listen,
         data: setup.data.to_owned(),
@@ -46,6 +52,7 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
         options.seed = seed();
         options.bug = bug;
         options.replies_bytes_max = memory / 8;
+        options.keeps_log = keeps_log;
         checkpoints.apply(&mut options);
         let (machine, found) = Replica::boot(data, options).map_err(|error| error.to_string())?;
         report(format_args!(
@@ -72,6 +79,16 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
     };
     serve(&options, boot, ready, stop)?;
     Ok(())
+}
+
+/// The option `--log`.
+fn keeps_log(options: &OptionValues) -> Result<bool, SuiteError> {
+    match options.get(LOG).map(|mode| mode.to_string_lossy()) {
+        None => Ok(true),
+        Some(mode) if mode == "synced" => Ok(true),
+        Some(mode) if mode == "none" => Ok(false),
+        Some(mode) => Err(format!("--{LOG} takes synced or none, not {mode}").into()),
+    }
 }
 
 /// A seed for election timeouts, which must differ between the nodes.

@@ -49,6 +49,11 @@ pub enum BootError {
         /// The error.
         problem: String,
     },
+    /// A node without a log in a cluster of several.
+    #[error(
+        "a node without a log must be the only member of its cluster: it forgets its entries and its vote in a crash"
+    )]
+    NotAlone,
     /// Consensus refuses to start.
     #[error(transparent)]
     Consensus(#[from] seatrial_consensus::ConfigError),

@@ -410,6 +410,10 @@ impl Replica {
         persist: &Persist,
         out: &mut Vec<Output<Outcome>>,
     ) -> Result<(), ConsensusStopped> {
+        if !self.options.keeps_log {
+            // The only member: its entries are committed at once.
+            return self.core.persisted(persist.ticket);
+        }
         let keeps_vote = self.options.bug != Some(Bug::VoteForgotten);
         let (bytes, ticket) = self.journal.block(persist, keeps_vote);
         if self.applies_early() && self.core.status().role == Role::Leader {

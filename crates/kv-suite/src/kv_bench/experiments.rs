@@ -25,7 +25,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "e3",
-        runs: |load, tool| checkpoint_modes(load, tool, &["none", "concurrent"], 30),
+        runs: costs_apart,
     },
     Experiment {
         name: "e4",
@@ -95,6 +95,21 @@ fn checkpoint_modes(
         on_kv(format!("checkpoints {mode}"), 1, &options, load.clone())
     };
     modes.iter().map(run).collect()
+}
+
+/// The log on and off by checkpoints on and off.
+fn costs_apart(load: &LoadOptions, tool: &ToolSetup<'_>) -> Vec<PlannedRun> {
+    let mut runs = Vec::new();
+    for log in ["none", "synced"] {
+        for mut run in checkpoint_modes(load, tool, &["none", "concurrent"], 30) {
+            run.label = format!("log {log} {}", run.label);
+            if let PlannedStore::Kv { options, .. } = &mut run.store {
+                options.extend(["--log".to_owned(), log.to_owned()]);
+            }
+            runs.push(run);
+        }
+    }
+    runs
 }
 
 fn saturation(load: &LoadOptions, tool: &ToolSetup<'_>) -> Vec<PlannedRun> {
@@ -179,10 +194,6 @@ fn beside_others(load: &LoadOptions, tool: &ToolSetup<'_>) -> Vec<PlannedRun> {
             "redis always",
             PlannedStore::Redis { is_durable: true },
         ));
-        runs.push(other(
-            "redis without log",
-            PlannedStore::Redis { is_durable: false },
-        ));
         runs.push(other("etcd 1 node", PlannedStore::Etcd { nodes: 1 }));
         runs.push(on_kv(
             format!("kv 3 nodes {clients} clients"),
@@ -191,8 +202,27 @@ fn beside_others(load: &LoadOptions, tool: &ToolSetup<'_>) -> Vec<PlannedRun> {
             load.clone(),
         ));
         runs.push(other("etcd 3 nodes", PlannedStore::Etcd { nodes: 3 }));
+        let large = LoadOptions {
+            keys: STATES[1].0,
+            ..load.clone()
+        };
+        runs.extend(without_logs(&load, STATES[0].1));
+        runs.extend(without_logs(&large, STATES[1].1));
     }
     runs
+}
+
+/// This store and Redis without logs and without checkpoints.
+fn without_logs(load: &LoadOptions, size: &str) -> [PlannedRun; 2] {
+    let name = |store: &str| format!("{store} without log {size} {} clients", load.clients);
+    let options = ["--log", "none", "--checkpoint-mode", "none"];
+    let redis = PlannedRun {
+        label: name("redis"),
+        store: PlannedStore::Redis { is_durable: false },
+        load: load.clone(),
+        events: Vec::new(),
+    };
+    [on_kv(name("kv"), 1, &options, load.clone()), redis]
 }
 
 /// Fills a node, kills it, and measures the time from its next start to its first reply.

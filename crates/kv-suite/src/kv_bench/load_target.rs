@@ -1,9 +1,11 @@
 //! The stores that a load can go to, and one connection of a client to each: Seatrial's, Redis, etcd.
 
 use crate::connection::{SharedConnection, SharedConnections};
+use crate::processes::PROTOCOL;
 use crate::tools::session_seed;
-use seatrial_host::SecretKey;
-use seatrial_kv::{ClientOptions, Outcome, Transaction};
+use seatrial_host::{ConnectOptions, SecretKey, Session, SessionOptions};
+use seatrial_kv::message::MESSAGE_LENGTH_MAX;
+use seatrial_kv::{Client, ClientOptions, Outcome, Transaction};
 use seatrial_machine::NodeId;
 use std::io;
 use std::net::SocketAddr;
@@ -58,6 +60,10 @@ impl LoadTarget {
                 let seed = session_seed(&format!("{address} {client} {attempt}"));
                 let mut options = ClientOptions::new(NodeId::server(1), seed);
                 options.request_timeout = REQUEST_TIMEOUT;
+                if *share == 1 {
+                    let session = open_session(address, options, key.clone()).await?;
+                    return Ok(LoadConnection::KvSession(Box::new(session)));
+                }
                 let connection = connections.get(address, number, options, key.clone());
                 Ok(LoadConnection::Kv(connection.await?))
             }
@@ -69,9 +75,28 @@ impl LoadTarget {
 
 /// A connection of one client.
 pub(crate) enum LoadConnection {
+    /// A connection that is shared with other clients.
     Kv(SharedConnection),
+    /// A connection of this client alone: no task and no channel between it and the socket, as with the other stores.
+    KvSession(Box<Session<Client>>),
     Redis(BufStream<TcpStream>),
     Etcd(BufStream<TcpStream>),
+}
+
+async fn open_session(
+    address: SocketAddr,
+    options: ClientOptions,
+    key: Option<SecretKey>,
+) -> io::Result<Session<Client>> {
+    let link = SessionOptions {
+        server: options.servers[0],
+        connect: ConnectOptions {
+            key,
+            timeout: options.request_timeout,
+            ..ConnectOptions::new(PROTOCOL, MESSAGE_LENGTH_MAX)
+        },
+    };
+    Session::connect(address, Client::new(options), link).await
 }
 
 async fn stream(address: SocketAddr) -> io::Result<BufStream<TcpStream>> {
@@ -89,7 +114,14 @@ impl LoadConnection {
                 for (key, value) in pairs {
                     transaction.write(key, value).map_err(io::Error::other)?;
                 }
-                kv_request(connection, transaction).await
+                kv_outcome(connection.request(transaction).await)
+            }
+            LoadConnection::KvSession(session) => {
+                let mut transaction = Transaction::new();
+                for (key, value) in pairs {
+                    transaction.write(key, value).map_err(io::Error::other)?;
+                }
+                kv_outcome(session.request(transaction).await)
             }
             LoadConnection::Redis(stream) => {
                 let mut words: Vec<&[u8]> = vec![if pairs.len() == 1 { b"SET" } else { b"MSET" }];
@@ -115,7 +147,12 @@ impl LoadConnection {
             LoadConnection::Kv(connection) => {
                 let mut transaction = Transaction::new();
                 transaction.read(key).map_err(io::Error::other)?;
-                kv_request(connection, transaction).await
+                kv_outcome(connection.request(transaction).await)
+            }
+            LoadConnection::KvSession(session) => {
+                let mut transaction = Transaction::new();
+                transaction.read(key).map_err(io::Error::other)?;
+                kv_outcome(session.request(transaction).await)
             }
             LoadConnection::Redis(stream) => redis_request(stream, &[b"GET", key]).await,
             LoadConnection::Etcd(stream) => {
@@ -126,8 +163,9 @@ impl LoadConnection {
     }
 }
 
-async fn kv_request(connection: &SharedConnection, transaction: Transaction) -> io::Result<()> {
-    match connection.request(transaction).await {
+/// `None`: the connection is lost.
+fn kv_outcome(outcome: Option<Outcome>) -> io::Result<()> {
+    match outcome {
         Some(Outcome::Ok(_)) => Ok(()),
         Some(other) => Err(io::Error::other(format!("{other:?}"))),
         None => Err(io::ErrorKind::NotConnected.into()),

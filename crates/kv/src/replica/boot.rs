@@ -16,7 +16,7 @@ use crate::session::Sessions;
 use crate::state::StoreState;
 use seatrial_blocks::Recovery;
 use seatrial_consensus::{
-    CachedLog, Config, Consensus, EntryLog, Members, SnapshotMark, StartPoint,
+    CachedLog, Config, Consensus, EntryLog, LogEntry, Members, Payload, SnapshotMark, StartPoint,
 };
 use seatrial_machine::{DataFolder, LogName, NodeId, Time};
 use std::collections::VecDeque;
@@ -51,6 +51,9 @@ pub struct ReplicaOptions {
     pub checkpoint_mode: CheckpointMode,
     /// Percent of the time that writing a checkpoint may take, 1 to 100: the rest is for clients.
     pub checkpoint_share: u32,
+    /// Are entries written to the journal before they are acknowledged? Without, a crash loses every entry after the newest
+    /// checkpoint, so such a node must be the only member of its cluster: another could not rely on its vote.
+    pub keeps_log: bool,
 }
 
 impl ReplicaOptions {
@@ -69,6 +72,7 @@ impl ReplicaOptions {
             checkpoint_bytes: 64 << 20,
             checkpoint_mode: CheckpointMode::Concurrent,
             checkpoint_share: 50,
+            keeps_log: true,
         }
     }
 }
@@ -151,10 +155,10 @@ impl Replica {
         let loaded = checkpoints.newest.unwrap_or_else(founding);
         let (mark, mut state) = (loaded.mark, loaded.state);
         let continues = found.continue_from(mark.index, mark.term)?;
-        if options.bug == Some(Bug::SessionsNotInCheckpoint) {
-            *state.sessions() = Sessions::default();
+        if !options.keeps_log && !is_alone(options.node, &mark.members, &found.entries) {
+            return Err(BootError::NotAlone);
         }
-        state.plant(planted(options.bug));
+        plant(&mut state, options.bug);
         let mut entries = CachedLog::new(mark.index, mark.term, CACHE_BYTES);
         entries.append(&found.entries);
         let start = found.start() + 1;
@@ -203,6 +207,20 @@ impl Replica {
         };
         Ok((replica, report))
     }
+}
+
+/// Plants a bug in a recovered state.
+fn plant(state: &mut StoreState, bug: Option<Bug>) {
+    if bug == Some(Bug::SessionsNotInCheckpoint) {
+        *state.sessions() = Sessions::default();
+    }
+    state.plant(planted(bug));
+}
+
+/// Is this node the only member, and does no entry after the checkpoint change that?
+fn is_alone(node: NodeId, members: &Members, entries: &[LogEntry]) -> bool {
+    let changes = |entry: &LogEntry| matches!(entry.payload, Payload::Membership(_));
+    *members == Members::of_voters([node]) && !entries.iter().any(changes)
 }
 
 /// What the files of a folder hold.

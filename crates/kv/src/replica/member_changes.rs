@@ -45,6 +45,10 @@ impl Replica {
             AdminRequest::AddLearner(node, _) if self.members.contains(node) => {
                 return Ok(AdminReply::Refused(format!("{node} is a member already")));
             }
+            AdminRequest::AddLearner(..) if !self.options.keeps_log => {
+                let text = "a node without a log stays the only member of its cluster";
+                return Ok(AdminReply::Refused(text.into()));
+            }
             AdminRequest::AddLearner(node, address) => {
                 let done = self
                     .core
