@@ -59,6 +59,30 @@ pub struct ListenOptions {
     pub peers: PeerOptions,
 }
 
+/// Options of a server that accepts no connections: a client of its nodes, see [`serve_guest`].
+#[derive(Clone, Debug)]
+pub struct GuestOptions {
+    /// Maximum length of a message, in bytes.
+    pub message_length_max: usize,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The key that both sides of a connection must prove; `None`: no key is needed.
+    pub key: Option<SecretKey>,
+    /// The nodes. The cluster's own node is [`Cluster::GUEST`](crate::Cluster::GUEST).
+    pub peers: PeerOptions,
+}
+
+/// The local callers of a served machine: other tasks or threads of this process.
+pub struct LocalCallers<M: Machine> {
+    /// Their requests; the capacity of the channel bounds them. `Ticket(u64::MAX)` belongs to the server.
+    pub requests: mpsc::Receiver<(Ticket, M::Request)>,
+    /// Called with every reply, on the machine's thread, in the order in which the machine pushed them. Must not block.
+    pub reply: ReplySink<M::Reply>,
+}
+
+/// Takes the replies to local requests.
+pub type ReplySink<P> = Box<dyn FnMut(Ticket, P)>;
+
 /// Why a server did not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
@@ -137,6 +161,27 @@ pub fn serve<M: Machine>(
     ready: impl FnOnce(SocketAddr),
     stop: impl Future<Output = ()>,
 ) -> Result<(), HostError> {
+    serve_local(options, boot, None, ready, stop)
+}
+
+/// As [`serve`], for a machine that local callers use as well.
+pub fn serve_with_callers<M: Machine>(
+    options: &ServeOptions,
+    boot: impl FnOnce(&DataFolder) -> Result<Booted<M>, String>,
+    callers: LocalCallers<M>,
+    ready: impl FnOnce(SocketAddr),
+    stop: impl Future<Output = ()>,
+) -> Result<(), HostError> {
+    serve_local(options, boot, Some(callers), ready, stop)
+}
+
+fn serve_local<M: Machine>(
+    options: &ServeOptions,
+    boot: impl FnOnce(&DataFolder) -> Result<Booted<M>, String>,
+    callers: Option<LocalCallers<M>>,
+    ready: impl FnOnce(SocketAddr),
+    stop: impl Future<Output = ()>,
+) -> Result<(), HostError> {
     let runtime = runtime()?;
     let folder = disk::open(&options.data)?;
     let Booted { machine, logs } = boot(&folder.data).map_err(|reason| HostError::Boot {
@@ -156,8 +201,8 @@ pub fn serve<M: Machine>(
         ServerClock::new(options.clock.clone()),
         machine,
         |done| MachineDisk::open(folder, &logs, &done),
-        None,
-        ready,
+        LocalRequests::of(None, callers),
+        Entrance::listen(ready),
         stop,
     ))
 }
@@ -177,8 +222,72 @@ pub fn serve_machine<M: Machine>(
     let runtime = runtime()?;
     let no_disk = |_| Ok(MachineDisk::none());
     let clock = ServerClock::new(None);
-    let closing = Some(closing);
-    runtime.block_on(work(options, clock, machine, no_disk, closing, ready, stop))
+    let local = LocalRequests::of(Some(closing), None);
+    let entrance = Entrance::listen(ready);
+    runtime.block_on(work(
+        options, clock, machine, no_disk, local, entrance, stop,
+    ))
+}
+
+/// Serves one machine to local callers alone: it dials nodes and accepts no connection. `ready` is called inside the runtime, so
+/// it can spawn tasks, which share the calling thread with the machine. Otherwise as [`serve_machine`].
+pub fn serve_guest<M: Machine>(
+    options: GuestOptions,
+    machine: M,
+    closing: M::Request,
+    callers: LocalCallers<M>,
+    ready: impl FnOnce(),
+    stop: impl Future<Output = ()>,
+) -> Result<(), HostError> {
+    let runtime = runtime()?;
+    let options = ListenOptions {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)), // not used
+        message_length_max: options.message_length_max,
+        limits: HostLimits::default(),
+        protocol: options.protocol,
+        key: options.key,
+        peers: options.peers,
+    };
+    let no_disk = |_| Ok(MachineDisk::none());
+    let clock = ServerClock::new(None);
+    let local = LocalRequests::of(Some(closing), Some(callers));
+    let entrance: Entrance<fn(SocketAddr), _> = Entrance::Closed(ready);
+    runtime.block_on(work(
+        options, clock, machine, no_disk, local, entrance, stop,
+    ))
+}
+
+/// How connections get in, and what is called when they can.
+enum Entrance<L, C> {
+    /// The server listens; gets its address.
+    Listen(L),
+    /// It does not listen.
+    Closed(C),
+}
+
+impl<L: FnOnce(SocketAddr)> Entrance<L, fn()> {
+    const fn listen(ready: L) -> Self {
+        Entrance::Listen(ready)
+    }
+}
+
+/// Where the requests that are no messages come from.
+struct LocalRequests<M: Machine> {
+    /// The request to close.
+    closing: Option<M::Request>,
+    callers: Option<mpsc::Receiver<(Ticket, M::Request)>>,
+    reply: Option<ReplySink<M::Reply>>,
+}
+
+impl<M: Machine> LocalRequests<M> {
+    fn of(closing: Option<M::Request>, callers: Option<LocalCallers<M>>) -> LocalRequests<M> {
+        let (callers, reply) = callers.map(|it| (it.requests, it.reply)).unzip();
+        LocalRequests {
+            closing,
+            callers,
+            reply,
+        }
+    }
 }
 
 /// A runtime that polls sockets and the clock on the calling thread, and runs jobs on others.
@@ -196,18 +305,15 @@ async fn work<M: Machine>(
     clock: ServerClock,
     machine: M,
     disk: impl FnOnce(Durable) -> Result<MachineDisk, HostError>,
-    closing: Option<M::Request>,
-    ready: impl FnOnce(SocketAddr),
+    local: LocalRequests<M>,
+    entrance: Entrance<impl FnOnce(SocketAddr), impl FnOnce()>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), HostError> {
-    let failed = |error| HostError::Listen {
-        address: options.listen,
-        error,
+    let listener = match &entrance {
+        Entrance::Listen(_) => Some(bind(options.listen)?),
+        Entrance::Closed(_) => None,
     };
-    let listener = bind(options.listen).map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
     let (accepted, arrivals) = mpsc::channel(ACCEPTED_MAX);
-    tokio::spawn(listen(listener, accepted));
     let (inbox, messages) = mpsc::channel(INBOX_MAX);
     let (done, durable) = mpsc::unbounded_channel();
     let disk = disk(Arc::new(move |result| {
@@ -225,37 +331,64 @@ async fn work<M: Machine>(
         jobs: 0,
         out: Vec::new(),
         is_closed: false,
+        reply: local.reply,
         stopped: None,
     };
-    tracing::info!("serving at {address}");
-    ready(address);
+    if let Some((listener, address)) = listener {
+        tokio::spawn(listen(listener, accepted));
+        tracing::info!("serving at {address}");
+        if let Entrance::Listen(ready) = entrance {
+            ready(address);
+        }
+    } else if let Entrance::Closed(ready) = entrance {
+        ready();
+    }
     let sources = Sources {
         arrivals,
         messages,
+        callers: local.callers,
         durable,
         jobs,
     };
-    server.run(sources, closing, stop).await
+    server.run(sources, local.closing, stop).await
 }
 
-/// Listens on an address, also if a server that has just ended used it.
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() {
-        TcpSocket::new_v4()?
-    } else {
-        TcpSocket::new_v6()?
+/// Listens on an address, also if a server that has just ended used it. Returns the address with its port.
+fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), HostError> {
+    let bound = || {
+        let socket = if address.is_ipv4() {
+            TcpSocket::new_v4()?
+        } else {
+            TcpSocket::new_v6()?
+        };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let listener = socket.listen(BACKLOG)?;
+        let local = listener.local_addr()?;
+        Ok((listener, local))
     };
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
+    bound().map_err(|error| HostError::Listen { address, error })
 }
 
 /// Sources of inputs. Those from the disk and from jobs are bounded by the machine's work under way.
-struct Sources {
+struct Sources<R> {
     arrivals: mpsc::Receiver<TcpStream>,
     messages: mpsc::Receiver<NetworkInput>,
+    /// `None`: there are no local callers, or all have ended.
+    callers: Option<mpsc::Receiver<(Ticket, R)>>,
     durable: mpsc::UnboundedReceiver<Result<Vec<Ticket>, HostError>>,
     jobs: mpsc::UnboundedReceiver<Finished>,
+}
+
+/// Receives requests of local callers, up to [`BATCH_MAX`]; pending without callers. Returns 0 when all have ended.
+async fn receive_calls<R>(
+    callers: &mut Option<mpsc::Receiver<(Ticket, R)>>,
+    calls: &mut Vec<(Ticket, R)>,
+) -> usize {
+    match callers {
+        Some(callers) => callers.recv_many(calls, BATCH_MAX).await,
+        None => pending().await,
+    }
 }
 
 /// Owns the machine. Its loop: wait for an input, drain the inbox up to a bound, give the machine a turn per input, then hand
@@ -274,11 +407,13 @@ struct MachineServer<M: Machine> {
     out: Vec<Output<M::Reply>>,
     /// Has the machine replied to the request to close?
     is_closed: bool,
+    /// Takes the replies to local callers.
+    reply: Option<ReplySink<M::Reply>>,
     /// Why the machine stopped itself.
     stopped: Option<String>,
 }
 
-/// Ticket of the request to close, the only local request of a server.
+/// Ticket of the request to close; local callers do not use it.
 const CLOSING: Ticket = Ticket(u64::MAX);
 /// Time limit for a machine to close.
 const CLOSING_MAX: Duration = Duration::from_secs(10);
@@ -286,7 +421,7 @@ const CLOSING_MAX: Duration = Duration::from_secs(10);
 impl<M: Machine> MachineServer<M> {
     async fn run(
         mut self,
-        mut sources: Sources,
+        mut sources: Sources<M::Request>,
         mut closing: Option<M::Request>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), HostError> {
@@ -294,6 +429,7 @@ impl<M: Machine> MachineServer<M> {
         let mut is_stopping = false;
         let mut deadline = std::pin::pin!(tokio::time::sleep(Duration::MAX));
         let mut batch = Vec::with_capacity(BATCH_MAX);
+        let mut calls = Vec::new();
         let mut was_due = false;
         self.turn(Input::Wake);
         while !self.is_closed {
@@ -324,13 +460,7 @@ impl<M: Machine> MachineServer<M> {
                     return Ok(());
                 }
                 Some(stream) = sources.arrivals.recv() => {
-                    self.connections.accept(stream);
-                    for _ in 1..ACCEPTED_MAX {
-                        let Ok(stream) = sources.arrivals.try_recv() else {
-                            break;
-                        };
-                        self.connections.accept(stream);
-                    }
+                    self.accept_all(stream, &mut sources.arrivals);
                 }
                 Some(result) = sources.durable.recv() => {
                     for ticket in result? {
@@ -345,6 +475,12 @@ impl<M: Machine> MachineServer<M> {
                         self.arrive(arrival);
                     }
                 }
+                count = receive_calls(&mut sources.callers, &mut calls), if self.has_room() => {
+                    if count == 0 {
+                        sources.callers = None; // all have ended
+                    }
+                    self.turns(&mut calls);
+                }
                 () = self.sleep_until(wake) => self.turn(Input::Wake),
                 () = tokio::time::sleep(clock::INTERVAL), if self.clock.is_adjustable() => {
                     self.clock.obey(false);
@@ -354,9 +490,27 @@ impl<M: Machine> MachineServer<M> {
         Ok(())
     }
 
+    /// Takes in a new connection, and others that wait.
+    fn accept_all(&mut self, first: TcpStream, arrivals: &mut mpsc::Receiver<TcpStream>) {
+        self.connections.accept(first);
+        for _ in 1..ACCEPTED_MAX {
+            let Ok(stream) = arrivals.try_recv() else {
+                break;
+            };
+            self.connections.accept(stream);
+        }
+    }
+
+    /// Gives the machine requests of local callers.
+    fn turns(&mut self, calls: &mut Vec<(Ticket, M::Request)>) {
+        for (ticket, request) in calls.drain(..) {
+            self.turn(Input::Request(ticket, request));
+        }
+    }
+
     /// Gives the machine what has arrived already, so that a due wake-up handles all of it at once: a timer takes a millisecond
     /// to fire.
-    fn drain(&mut self, sources: &mut Sources) {
+    fn drain(&mut self, sources: &mut Sources<M::Request>) {
         for _ in 0..BATCH_MAX {
             if !self.has_room() {
                 return;
@@ -386,6 +540,10 @@ impl<M: Machine> MachineServer<M> {
                 }
             }
             NetworkInput::Own(from, bytes) => self.turn(Input::Message { from, bytes }),
+            NetworkInput::Answer(from, bytes, held) => {
+                self.turn(Input::Message { from, bytes });
+                drop(held);
+            }
             NetworkInput::Drained(from) => {
                 while let Some(bytes) = self.connections.next_held(from) {
                     self.turn(Input::Message { from, bytes });
@@ -458,8 +616,12 @@ impl<M: Machine> MachineServer<M> {
                     self.jobs += 1;
                     start_job(job, ticket, self.finished.clone());
                 }
-                // A server has no other local requests.
-                Output::Reply(ticket, _) => self.is_closed |= ticket == CLOSING,
+                Output::Reply(CLOSING, _) => self.is_closed = true,
+                Output::Reply(ticket, reply) => {
+                    if let Some(take) = &mut self.reply {
+                        take(ticket, reply);
+                    }
+                }
                 Output::Stop(reason) => {
                     self.stopped = Some(reason);
                     break;

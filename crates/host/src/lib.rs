@@ -17,9 +17,10 @@
 //! | `File` | four threads, tasks on one file in order | 1,024 jobs and tasks; then no messages are read |
 //! | `Compute` | the same threads | the same |
 //!
-//! [`serve`] runs a server: one machine, its folder on disk, and all connections. [`Session`] and [`PeerLink`] run a client's
-//! machine over one connection. Both sides speak [`wire`], a length of four bytes before each message, and begin with an opening
-//! ([`Protocol`], [`SecretKey`]).
+//! [`serve`] runs a server: one machine, its folder on disk, and all connections; [`serve_with_callers`] also takes requests of
+//! this process. [`serve_guest`] runs a machine for callers of this process alone, as a client of nodes. [`Session`] and
+//! [`PeerLink`] run a client's machine over one connection. Both sides speak [`wire`], a length of four bytes before each
+//! message, and begin with an opening ([`Protocol`], [`SecretKey`]).
 //!
 //! # Reading order
 //!
@@ -58,7 +59,10 @@ pub mod wire;
 
 pub use clock::ClockOrder;
 pub use connection::ConnectOptions;
-pub use drive::{HostError, ListenOptions, ServeOptions, serve, serve_machine};
+pub use drive::{
+    GuestOptions, HostError, ListenOptions, LocalCallers, ReplySink, ServeOptions, serve,
+    serve_guest, serve_machine, serve_with_callers,
+};
 pub use key::SecretKey;
 pub use limits::HostLimits;
 pub use link::{BlockingLink, LinkOptions, PeerLink};

@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
 /// Maximum number of messages in the inbox; connections are not read while it is full.
@@ -42,6 +42,8 @@ pub(crate) enum NetworkInput {
     Message(NodeId, Vec<u8>, HeldMemory),
     /// One message of this node to itself.
     Own(NodeId, Vec<u8>),
+    /// One message of a node on the connection that this guest has dialled, and the memory that it holds.
+    Answer(NodeId, Vec<u8>, OwnedSemaphorePermit),
     /// The reader ended, with the error if it is unusual.
     Closed(NodeId, Option<io::Error>),
     /// It has read enough of its queue to be processed again.
@@ -102,7 +104,7 @@ impl Connections {
             key: key.clone(),
             ..ConnectOptions::new(protocol, length_max)
         };
-        let peers = Peers::new(&options.peers, connect);
+        let peers = Peers::new(&options.peers, connect, &inbox);
         Connections {
             open: BTreeMap::new(),
             draining: BTreeMap::new(),
@@ -242,6 +244,12 @@ impl Connections {
                 self.reset(id);
                 return;
             }
+        };
+        let Some(node) = node else {
+            // A guest: it keeps the number of its connection, which carries the replies as well.
+            self.admit(id);
+            self.send(id, answer);
+            return;
         };
         // A node that dials again has abandoned its earlier connection.
         let earlier = self.open.iter().find(|(_, it)| it.peer == Some(node));

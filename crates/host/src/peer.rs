@@ -3,8 +3,12 @@
 //! A node dials every other node and sends over the connection that it has dialled; messages from the other node arrive over the
 //! connection that the other has dialled. So a message is addressed to a [`NodeId`], and the order in which nodes start does not
 //! matter.
+//!
+//! A guest ([`Cluster::GUEST`]) uses the nodes of a system and is none of them: it has no address, so the nodes send their
+//! replies over the connection that it has dialled. To the nodes it is a client.
 
 use crate::connection::{ConnectOptions, ConnectionEvent, DialledConnection};
+use crate::net::NetworkInput;
 use crate::notice::Notices;
 use seatrial_machine::NodeId;
 use std::collections::{BTreeMap, VecDeque};
@@ -13,7 +17,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::AbortHandle;
 
 /// The system that a node belongs to, and the addresses of its other nodes.
@@ -21,16 +25,22 @@ use tokio::task::AbortHandle;
 pub struct Cluster {
     /// Number of the system: nodes of another one are refused.
     pub id: u64,
-    /// This node.
+    /// This node, or [`Cluster::GUEST`].
     pub node: NodeId,
     /// The other nodes. [`Output::Address`](seatrial_machine::Output::Address) changes them later.
     pub addresses: BTreeMap<NodeId, SocketAddr>,
 }
 
+impl Cluster {
+    /// The number of a server that uses the nodes and is none of them.
+    pub const GUEST: NodeId = NodeId::server(0);
+}
+
 /// Bounds of connections to other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerLimits {
-    /// Bytes queued for one node; a single message of any length may exceed it. Further messages are dropped.
+    /// Bytes queued for one node; a single message of any length may exceed it. Further messages are dropped. At a guest also
+    /// bytes received from the node that the machine has not processed; then nothing is read.
     pub queue_bytes_max: usize,
     /// A message queued for longer is dropped: its sender has sent a newer one or timed out.
     pub message_age_max: Duration,
@@ -209,6 +219,8 @@ pub(crate) struct Peers {
     notices: Notices,
     pub(crate) metrics: HostMetrics,
     outboxes: BTreeMap<NodeId, Outgoing>,
+    /// Where a guest's replies arrive. Weak: the inbox ends with the server, not with the diallers.
+    inbox: mpsc::WeakSender<NetworkInput>,
 }
 
 struct Outgoing {
@@ -225,7 +237,11 @@ impl Drop for Outgoing {
 
 impl Peers {
     /// Starts to dial all nodes. `connect` has the protocol and the key.
-    pub(crate) fn new(options: &PeerOptions, mut connect: ConnectOptions) -> Peers {
+    pub(crate) fn new(
+        options: &PeerOptions,
+        mut connect: ConnectOptions,
+        inbox: &mpsc::Sender<NetworkInput>,
+    ) -> Peers {
         connect.timeout = options.limits.connect_timeout;
         let addresses = options.cluster.iter().flat_map(|it| it.addresses.clone());
         let addresses: Vec<(NodeId, SocketAddr)> = addresses.collect();
@@ -236,6 +252,7 @@ impl Peers {
             notices: Notices::default(),
             metrics: options.metrics.clone(),
             outboxes: BTreeMap::new(),
+            inbox: inbox.downgrade(),
         };
         for (node, address) in addresses {
             peers.set_address(node, Some(address));
@@ -279,8 +296,16 @@ impl Peers {
             changed: Notify::new(),
         });
         self.metrics.count_peer(node, |_| {}); // so that its counts are shown before the first message
+        let answers = (cluster.node == Cluster::GUEST).then(|| GuestReceiver {
+            node,
+            inbox: self.inbox.clone(),
+            memory: Arc::new(Semaphore::new(self.limits.answer_bytes() as usize)),
+            bytes_max: self.limits.answer_bytes(),
+            metrics: self.metrics.clone(),
+        });
         let dialler = Dialler {
             greeting,
+            answers,
             address,
             connect: self.connect.clone(),
             outbox: Arc::clone(&outbox),
@@ -306,8 +331,8 @@ impl Peers {
         self.notices.say("unknown node", text);
     }
 
-    /// The sender of a greeting, and the reply to it; an error says why it is refused.
-    pub(crate) fn greeted(&self, message: &[u8]) -> Result<(NodeId, Vec<u8>), String> {
+    /// The sender of a greeting (`None`: a guest) and the reply to it; an error says why it is refused.
+    pub(crate) fn greeted(&self, message: &[u8]) -> Result<(Option<NodeId>, Vec<u8>), String> {
         let cluster = self.cluster.as_ref().ok_or("this node has no peers")?;
         let greeting = Greeting::decode(message).filter(|it| !it.is_answer);
         let greeting = greeting.ok_or("its greeting is invalid")?;
@@ -321,7 +346,8 @@ impl Peers {
         if to != cluster.node {
             return Err(format!("{from} greets {to}, this node is {}", cluster.node));
         }
-        if !self.outboxes.contains_key(&from) {
+        let is_guest = from == Cluster::GUEST;
+        if !is_guest && !self.outboxes.contains_key(&from) {
             return Err(format!("{from} is not a node of this system"));
         }
         let answer = Greeting {
@@ -330,7 +356,7 @@ impl Peers {
             to: from,
             cluster: cluster.id,
         };
-        Ok((from, answer.encode().to_vec()))
+        Ok(((!is_guest).then_some(from), answer.encode().to_vec()))
     }
 }
 
@@ -402,10 +428,44 @@ impl Outbox {
     }
 }
 
+impl PeerLimits {
+    /// Bytes of a node's replies that a guest holds.
+    fn answer_bytes(&self) -> u32 {
+        let most = self.queue_bytes_max.min(Semaphore::MAX_PERMITS);
+        u32::try_from(most).unwrap_or(u32::MAX).max(1)
+    }
+}
+
+/// Passes the messages of one node to a guest's machine.
+struct GuestReceiver {
+    node: NodeId,
+    inbox: mpsc::WeakSender<NetworkInput>,
+    /// One permit for each byte that may be held.
+    memory: Arc<Semaphore>,
+    bytes_max: u32,
+    metrics: HostMetrics,
+}
+
+impl GuestReceiver {
+    /// Passes on one message, after waiting for memory; a single message of any length gets it.
+    async fn pass(&self, message: Vec<u8>) {
+        let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
+        let permits = length.min(self.bytes_max);
+        let held = Arc::clone(&self.memory).acquire_many_owned(permits).await;
+        if let (Ok(held), Some(inbox)) = (held, self.inbox.upgrade()) {
+            self.metrics.count_peer(self.node, |it| it.received += 1);
+            let answer = NetworkInput::Answer(self.node, message, held);
+            let _ = inbox.send(answer).await; // the server has ended
+        }
+    }
+}
+
 /// Keeps a connection to one node: dials, greets, writes queued messages, and dials again after a pause when the connection
 /// breaks.
 struct Dialler {
     greeting: Greeting,
+    /// Takes the node's messages, if this server is a guest.
+    answers: Option<GuestReceiver>,
     address: SocketAddr,
     connect: ConnectOptions,
     outbox: Arc<Outbox>,
@@ -498,6 +558,13 @@ impl Dialler {
                     }
                     Some(ConnectionEvent::Wake) => None,
                     Some(ConnectionEvent::Lost) => Some("the connection has ended"),
+                    Some(ConnectionEvent::Message(message))
+                        if let Some(answers) = &self.answers =>
+                    {
+                        // The machine takes messages in bounded time, also while this connection does not write.
+                        answers.pass(message).await;
+                        None
+                    }
                     Some(ConnectionEvent::Message(_)) => Some("it sent a message on a connection that only this node sends on"),
                 },
                 () = self.outbox.changed.notified() => None,

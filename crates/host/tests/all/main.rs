@@ -5,6 +5,8 @@ mod attack;
 #[cfg(test)]
 mod busy;
 #[cfg(test)]
+mod guest;
+#[cfg(test)]
 mod peer;
 #[cfg(test)]
 #[allow(dead_code, reason = "its other half is for the tests of sim")]
