@@ -6,10 +6,12 @@ use crate::wire::{self, Messages};
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::{Instant, Sleep};
 
 /// A connection to a server with its unwritten messages, of which a part may be written already. All methods are cancel safe.
 pub(crate) struct DialledConnection {
@@ -18,6 +20,9 @@ pub(crate) struct DialledConnection {
     gathered: Vec<u8>,
     /// Bytes of `gathered` that are written.
     written: usize,
+    /// Fires at or before the time of the present wait. Kept from one wait to the next: most waits end with a message, and to
+    /// register a timer for each would cost as much as reading it.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// Options of a connection.
@@ -75,6 +80,7 @@ impl DialledConnection {
                 writing,
                 gathered: Vec::new(),
                 written: 0,
+                timer: None,
             };
             connection.enter(options).await?;
             connection
@@ -123,16 +129,32 @@ impl DialledConnection {
 
     /// Writes queued messages and waits for a message, up to `patience`. Reading and writing do not wait for each other.
     pub(crate) async fn next_event(&mut self, patience: Option<Duration>) -> ConnectionEvent {
-        let wake = sleep(patience);
-        tokio::pin!(wake);
-        loop {
+        let due = patience.and_then(|patience| Instant::now().checked_add(patience));
+        let Some(due) = due else {
+            loop {
+                if let Some(event) = self.step(None).await {
+                    return event;
+                }
+            }
+        };
+        let kept = self.timer.take().filter(|timer| timer.deadline() <= due);
+        let mut timer = kept.unwrap_or_else(|| Box::pin(tokio::time::sleep_until(due)));
+        let event = loop {
             tokio::select! {
                 event = self.step(None) => if let Some(event) = event {
-                    return event;
+                    break event;
                 },
-                () = &mut wake => return ConnectionEvent::Wake,
+                () = &mut timer => {
+                    if Instant::now() >= due {
+                        break ConnectionEvent::Wake;
+                    }
+                    timer.as_mut().reset(due); // it was that of an earlier wait
+                }
             }
-        }
+        };
+        // A wait that is cancelled drops its timer, and the next one makes another.
+        self.timer = (!timer.is_elapsed()).then_some(timer);
+        event
     }
 
     /// The same, but it also returns, with `None`, when some queued bytes have been written.

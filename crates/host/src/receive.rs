@@ -10,10 +10,12 @@ use crate::wire;
 use crate::wire::PREFIX_LENGTH;
 use seatrial_machine::NodeId;
 use std::io;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead as _, AsyncReadExt, ReadBuf};
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
@@ -343,6 +345,9 @@ impl ConnectionReader {
         }
         let room = half.bytes.capacity().min(half.length) - half.bytes.len();
         let count = self.read_into(&mut half.bytes, room)?;
+        if count.is_none() {
+            tokio::task::yield_now().await; // as between messages
+        }
         let is_whole = half.bytes.len() == half.length;
         if count != Some(0) && is_whole {
             half.budget.forget(self.id);
@@ -365,17 +370,22 @@ impl ConnectionReader {
     }
 
     /// Reads at most `room` available bytes. `None`: a spurious readiness; 0: the end of the stream.
-    fn read_into(&self, bytes: &mut Vec<u8>, room: usize) -> io::Result<Option<usize>> {
+    ///
+    /// A read of less than `room` ends the readiness of the stream, unlike `try_read`, after which only a second system call
+    /// would find that nothing is left. The waker does nothing, because [`ConnectionReader::until_ready`] waits.
+    fn read_into(&mut self, bytes: &mut Vec<u8>, room: usize) -> io::Result<Option<usize>> {
         let scratch = self.with.scratch.lock();
         let mut scratch = scratch.unwrap_or_else(PoisonError::into_inner);
         let room = room.min(scratch.len());
-        match self.stream.try_read(&mut scratch[..room]) {
-            Ok(count) => {
-                bytes.extend_from_slice(&scratch[..count]);
-                Ok(Some(count))
+        let mut buffer = ReadBuf::new(&mut scratch[..room]);
+        let mut context = Context::from_waker(Waker::noop());
+        match Pin::new(&mut self.stream).poll_read(&mut context, &mut buffer) {
+            Poll::Ready(Ok(())) => {
+                bytes.extend_from_slice(buffer.filled());
+                Ok(Some(buffer.filled().len()))
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Pending => Ok(None),
         }
     }
 
@@ -394,6 +404,10 @@ impl ConnectionReader {
         let count = self.read_into(&mut read, step)?;
         if count.is_none_or(|count| count == 0) {
             self.prefix = read;
+            if count.is_none() {
+                // Also when this task has used its budget of the runtime, which only a pause renews.
+                tokio::task::yield_now().await;
+            }
             return Ok(count.is_none());
         }
         self.grown = Instant::now();
@@ -401,6 +415,17 @@ impl ConnectionReader {
             self.began = self.grown;
         }
         share.shrink(2 * read.len());
+        if let Some((prefix, message)) = read.split_first_chunk::<PREFIX_LENGTH>()
+            && u32::from_le_bytes(*prefix) as usize == message.len()
+        {
+            // The usual case, one whole message: its buffer becomes the message.
+            let length = message.len();
+            self.check_length(length)?;
+            read.drain(..PREFIX_LENGTH);
+            self.brought = self.brought.saturating_add(length);
+            self.deliver(read, share.split(length)).await;
+            return Ok(true);
+        }
         let mut rest = read.as_slice();
         while let Some((prefix, after_prefix)) = rest.split_first_chunk::<PREFIX_LENGTH>() {
             let length = u32::from_le_bytes(*prefix) as usize;

@@ -66,6 +66,7 @@ impl PendingCommands {
     /// Moves the oldest commands to the end of `out`: at least one, further ones while they fit in one entry.
     pub(crate) fn take(&mut self, out: &mut Vec<u8>) {
         let mut taken = 0;
+        out.reserve(self.length.min(BATCH_LENGTH));
         while let Some(next) = self.queue.front() {
             let length = next.length();
             if taken > 0 && taken + length > BATCH_LENGTH {
