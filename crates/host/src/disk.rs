@@ -182,6 +182,9 @@ fn write_all(
             }
         }
     }
+    if let Err(error) = log.close() {
+        tracing::debug!("{error}"); // the next start cuts the end off
+    }
 }
 
 /// Carries out an append or a write, and those queued after it, as one write and at most one sync. Returns their tickets, and the

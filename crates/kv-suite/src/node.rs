@@ -5,8 +5,8 @@ use crate::node_cluster::NodeCluster;
 use crate::processes::PROTOCOL;
 use crate::{LOG, MEMORY, read_key, store_bug};
 use seatrial_host::{Booted, HostLimits, PeerOptions, ServeOptions, serve, terminated};
-use seatrial_kv::{Replica, ReplicaOptions, WIRE_LENGTH_MAX};
-use seatrial_machine::DataFolder;
+use seatrial_kv::{BootReport, Replica, ReplicaOptions, WIRE_LENGTH_MAX};
+use seatrial_machine::{DataFolder, LogName, OpenLog};
 use seatrial_suite::{NodeSetup, OptionValues, SuiteError};
 
 /// Serves until SIGTERM or Ctrl-C.
@@ -55,22 +55,16 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
         options.keeps_log = keeps_log;
         checkpoints.apply(&mut options);
         let (machine, found) = Replica::boot(data, options).map_err(|error| error.to_string())?;
-        report(format_args!(
-            "{} of cluster {}, start {}: checkpoint {}, {} entries from {} bytes of journal",
-            cluster.node,
-            cluster.cluster,
-            found.start,
-            found.checkpoint,
-            found.entries,
-            found.recovery.end
-        ));
-        for damage in &found.damaged {
-            report(format_args!("an older checkpoint was taken: {damage}"));
-        }
-        if let Some(torn) = &found.recovery.torn {
-            report(format_args!("cut off: {torn}"));
-        }
-        Ok(Booted::with_log(machine, found.recovery.end))
+        report_start(report, &cluster, &found);
+        // The journal's blocks are numbered, so old bytes after its end are never taken for new ones.
+        let log = OpenLog {
+            reuses_segments: true,
+            ..OpenLog::new(LogName::MAIN, found.recovery.end)
+        };
+        Ok(Booted {
+            machine,
+            logs: vec![log],
+        })
     };
     let ready = |address| report(format_args!("listening on {address}"));
     let stop = async {
@@ -79,6 +73,25 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
     };
     serve(&options, boot, ready, stop)?;
     Ok(())
+}
+
+/// Reports what was found in the folder.
+fn report_start(report: fn(std::fmt::Arguments<'_>), cluster: &NodeCluster, found: &BootReport) {
+    report(format_args!(
+        "{} of cluster {}, start {}: checkpoint {}, {} entries from {} bytes of journal",
+        cluster.node,
+        cluster.cluster,
+        found.start,
+        found.checkpoint,
+        found.entries,
+        found.recovery.end
+    ));
+    for damage in &found.damaged {
+        report(format_args!("an older checkpoint was taken: {damage}"));
+    }
+    if let Some(torn) = &found.recovery.torn {
+        report(format_args!("cut off: {torn}"));
+    }
 }
 
 /// The option `--log`.

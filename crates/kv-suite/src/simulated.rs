@@ -96,6 +96,7 @@ impl SimulatedSystem for KvWorld {
             let log = OpenLog {
                 // Small, so that journals are freed at their heads.
                 segment_length: checkpoint_bytes,
+                reuses_segments: true,
                 ..OpenLog::new(LogName::MAIN, report.recovery.end)
             };
             Ok(Booted {

@@ -36,6 +36,11 @@ impl LogName {
         self.0
     }
 
+    /// Path of a file that waits to become a segment.
+    fn spare(self, folder: &Path, number: usize) -> PathBuf {
+        folder.join(format!("{}.spare-{number}", self.0))
+    }
+
     /// Path of the segment that starts at this position.
     fn segment(self, folder: &Path, start: u64) -> PathBuf {
         match start {
@@ -73,6 +78,9 @@ pub struct OpenLog {
     pub end: u64,
     /// A segment of at least this many bytes is followed by a new one.
     pub segment_length: u64,
+    /// Are the files of removed segments written over as new ones? Then the last segment may have old bytes after its end, so
+    /// the log's blocks must have increasing numbers by which recovery distinguishes them (those of `seatrial_blocks` do).
+    pub reuses_segments: bool,
 }
 
 /// Default length of a segment, in bytes.
@@ -85,9 +93,13 @@ impl OpenLog {
             name,
             end,
             segment_length: SEGMENT_LENGTH,
+            reuses_segments: false,
         }
     }
 }
+
+/// Maximum number of removed segments that are kept as files.
+const SPARES_MAX: usize = 2;
 
 /// One file of a log.
 #[derive(Clone, Debug)]
@@ -206,6 +218,11 @@ pub(crate) fn in_file(path: &Path, error: &io::Error) -> io::Error {
 /// anything is written to it, so only the end of the last segment can be torn. Segments are removed from the oldest on, each
 /// removal made durable before the next, so the remaining segments never have a gap. An append is never split.
 ///
+/// With [`OpenLog::reuses_segments`] the file of a removed segment is kept, as `log.spare-0` or `-1`, and becomes the next new
+/// segment: a sync of bytes that replace others has no metadata to write, and on journaling file systems takes a fraction of
+/// the time of one after a file grew. Such a file has the old bytes until they are written over; before the next segment begins
+/// they are cut off, so they can only follow the end of the log.
+///
 /// A failed call leaves the log in an unknown state: every later call fails too.
 ///
 /// [`Output::Append`]: crate::Output::Append
@@ -221,6 +238,9 @@ pub struct LogWriter {
     /// The last segment, and its length.
     medium: Arc<dyn Medium>,
     length: u64,
+    /// Numbers of the spare files; at most [`SPARES_MAX`].
+    spares: Vec<usize>,
+    reuses_segments: bool,
     is_synced: bool,
     has_failed: bool,
 }
@@ -228,7 +248,7 @@ pub struct LogWriter {
 impl LogWriter {
     /// Opens a log and truncates it at its end; creates it if it is missing. Durable when this returns.
     pub fn open(storage: &Arc<dyn Storage>, folder: &Path, log: OpenLog) -> io::Result<LogWriter> {
-        let OpenLog { name, end, .. } = log;
+        let (name, end) = (log.name, log.end);
         let found = Log::open(&**storage, folder, name)?;
         if !(found.start()..=found.len()).contains(&end) {
             return Err(found.unreadable(
@@ -266,6 +286,15 @@ impl LogWriter {
         // on. An empty file has none to lose.
         let synced = cut.and_then(|()| if there > 0 { medium.sync() } else { Ok(()) });
         synced.map_err(|error| in_file(&path, &error))?;
+        let files = storage.list(folder)?;
+        let is_spare = |number: &usize| {
+            let path = name.spare(folder, *number);
+            files.iter().any(|file| path.ends_with(file))
+        };
+        let mut spares: Vec<usize> = Vec::new();
+        if log.reuses_segments {
+            spares.extend((0..SPARES_MAX).filter(is_spare));
+        }
         Ok(LogWriter {
             storage: Arc::clone(storage),
             folder: folder.to_owned(),
@@ -274,6 +303,8 @@ impl LogWriter {
             starts,
             medium,
             length,
+            spares,
+            reuses_segments: log.reuses_segments,
             is_synced: true,
             has_failed: false,
         })
@@ -324,16 +355,39 @@ impl LogWriter {
     /// Begins a new segment. The previous one is complete and durable before: recovery searches for torn bytes in the last one
     /// only.
     fn roll(&mut self) -> io::Result<()> {
-        if !self.is_synced {
+        let has_old_bytes = self.cut_old_bytes()?;
+        if has_old_bytes || !self.is_synced {
             self.medium.sync()?;
         }
         let start = self.end();
         let path = self.name.segment(&self.folder, start);
-        self.medium = self.storage.create(&path)?;
+        self.medium = match self.spares.pop() {
+            Some(spare) => {
+                let spare = self.name.spare(&self.folder, spare);
+                self.storage.rename(&spare, &path)?;
+                self.storage.open_write(&path)?
+            }
+            None => self.storage.create(&path)?,
+        };
         self.storage.sync_folder(&self.folder)?;
         self.starts.push_back(start);
         (self.length, self.is_synced) = (0, true);
         Ok(())
+    }
+
+    /// Cuts off what the file of the last segment had before it was reused. False: there is nothing.
+    fn cut_old_bytes(&self) -> io::Result<bool> {
+        let has_old_bytes = self.medium.len() > self.length;
+        if has_old_bytes {
+            self.medium.set_len(self.length)?;
+        }
+        Ok(has_old_bytes)
+    }
+
+    /// Ends an orderly life: the files have nothing after the end of the log, so that the next start finds nothing to cut off.
+    pub fn close(self) -> io::Result<()> {
+        self.usable()?;
+        self.cut_old_bytes().map(|_| ())
     }
 
     /// Makes all appended bytes durable. A failure is final.
@@ -345,18 +399,33 @@ impl LogWriter {
         synced
     }
 
-    /// Removes the segments that end before `position`, but never the last one; returns the new start.
+    /// Removes the segments that end before `position`, but never the last one; returns the new start. With
+    /// [`OpenLog::reuses_segments`] the files of up to two stay, as spares.
     pub fn truncate_head(&mut self, position: u64) -> io::Result<u64> {
         self.usable()?;
         while self.starts.get(1).is_some_and(|&next| next <= position) {
             let oldest = self.name.segment(&self.folder, self.start());
-            let removed = self.storage.remove(&oldest);
+            let removed = match self.free_spare() {
+                Some(number) => {
+                    let spare = self.name.spare(&self.folder, number);
+                    let renamed = self.storage.rename(&oldest, &spare);
+                    self.spares.push(number);
+                    renamed
+                }
+                None => self.storage.remove(&oldest),
+            };
             let removed = removed.and_then(|()| self.storage.sync_folder(&self.folder));
             self.has_failed = removed.is_err();
             removed?;
             self.starts.pop_front();
         }
         Ok(self.start())
+    }
+
+    /// The number of a spare file that is missing; `None`: there are enough.
+    fn free_spare(&self) -> Option<usize> {
+        let is_free = |number: &usize| self.reuses_segments && !self.spares.contains(number);
+        (0..SPARES_MAX).find(is_free)
     }
 
     fn usable(&self) -> io::Result<()> {

@@ -48,6 +48,7 @@ impl ReplicaDriver {
         let (replica, report) = Replica::boot(&data, options).map_err(|it| failed(&it))?;
         let end = OpenLog {
             segment_length,
+            reuses_segments: true,
             ..OpenLog::new(LogName::MAIN, report.recovery.end)
         };
         let log = LogWriter::open(storage, folder, end).map_err(|it| failed(&it))?;

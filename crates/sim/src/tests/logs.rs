@@ -15,10 +15,15 @@ const NAME: LogName = LogName::new("journal");
 const TOP: &str = "";
 
 fn open(storage: &Arc<dyn Storage>, end: u64) -> io::Result<LogWriter> {
+    open_with(storage, end, false)
+}
+
+fn open_with(storage: &Arc<dyn Storage>, end: u64, reuses_segments: bool) -> io::Result<LogWriter> {
     let log = OpenLog {
         name: NAME,
         end,
         segment_length: 32,
+        reuses_segments,
     };
     LogWriter::open(storage, Path::new(TOP), log)
 }
@@ -155,10 +160,11 @@ enum Requirement {
 }
 
 /// A life of a log; `steps` appends.
-fn live(recorder: &DiskRecorder<Requirement>, seed: u64, steps: u64) {
+fn live(recorder: &DiskRecorder<Requirement>, seed: u64, steps: u64, reuses_segments: bool) {
     let storage = recorder.storage();
     let mut rng = Rng::from_seed(seed);
-    let mut log = open(&storage, 0).unwrap();
+    let open = |end| open_with(&storage, end, reuses_segments);
+    let mut log = open(0).unwrap();
     for _ in 0..steps {
         let end = log.end() + 1 + rng.below(24);
         let before = log.end();
@@ -173,7 +179,7 @@ fn live(recorder: &DiskRecorder<Requirement>, seed: u64, steps: u64) {
         if rng.chance(0.15) {
             let end = log.start() + rng.below(log.end() - log.start() + 1);
             recorder.acknowledge(Requirement::Cut(end));
-            log = open(&storage, end).unwrap();
+            log = open(end).unwrap();
         }
     }
 }
@@ -204,28 +210,50 @@ fn check(crash: &CrashState<'_, Requirement>) -> Result<(), String> {
     // It can be opened where its owner finds its end, and is continued there.
     let storage: Arc<dyn Storage> = Arc::new(storage);
     let end = synced.max(log.start());
-    let mut log = open(&storage, end).map_err(|it| it.to_string())?;
-    log.append(&bytes(end, end + 40))
-        .map_err(|it| it.to_string())?;
+    let mut log = open_with(&storage, end, true).map_err(|it| it.to_string())?;
+    for end in (end..end + 160).step_by(40) {
+        log.append(&bytes(end, end + 40))
+            .map_err(|it| it.to_string())?;
+    }
+    log.close().map_err(|it| it.to_string())?;
+    // Every segment ends where the next one begins, and the last one where the log ends.
+    let log = Log::open(&*storage, Path::new(TOP), NAME).map_err(|it| it.to_string())?;
+    let mut later = vec![0; (log.len() - end) as usize];
+    log.read_at(end, &mut later).map_err(|it| it.to_string())?;
+    if later != bytes(end, end + 160) {
+        return Err("other bytes after a restart".into());
+    }
     Ok(())
 }
 
 #[test]
 fn a_log_survives_every_crash_and_needs_each_of_its_syncs() {
-    let mut distinct = 0;
+    for reuses_segments in [false, true] {
+        survives_every_crash(reuses_segments);
+    }
+}
+
+fn survives_every_crash(reuses_segments: bool) {
+    let (mut distinct, mut renames) = (0, 0);
     for seed in 0..12 {
         let recorder = DiskRecorder::new();
-        live(&recorder, seed, 10);
+        live(&recorder, seed, 16, reuses_segments);
+        let is_rename = |it: &DiskOperation| matches!(it, DiskOperation::Rename { .. });
+        let trace = recorder.trace();
+        renames += trace.operations().iter().filter(|it| is_rename(it)).count();
         distinct += Explorer::new(&recorder.trace())
             .explore(check)
             .assert_holds()
             .distinct;
     }
     assert!(distinct > 1_000, "{distinct}");
+    // A segment that becomes a spare is renamed, and again when it is used.
+    let renames_min = if reuses_segments { 20 } else { 0 };
+    assert!(renames >= renames_min, "{renames}");
     let without = |is_left_out: fn(&DiskOperation) -> bool| {
         (0..12).any(|seed| {
             let recorder = DiskRecorder::new();
-            live(&recorder, seed, 10);
+            live(&recorder, seed, 10, reuses_segments);
             let trace = recorder.trace().retain(|_, it| !is_left_out(it));
             Explorer::new(&trace).explore(check).failure.is_some()
         })

@@ -324,6 +324,7 @@ impl Replica {
             name,
             end,
             segment_length: SEGMENT_LENGTH,
+            reuses_segments: false,
         };
         Ok(Booted {
             machine,
