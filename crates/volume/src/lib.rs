@@ -2,6 +2,7 @@
 
 mod geometry;
 mod guest;
+pub mod nbd;
 mod status;
 
 pub use geometry::{BLOCK_LENGTH_RANGE, BLOCKS_MAX, BlockNumber, BlockSpan, Geometry, VolumeId};
