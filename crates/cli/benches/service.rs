@@ -82,6 +82,7 @@ fn with_server<T>(folder: &Path, work: impl FnOnce(SocketAddr) -> T) -> T {
                 message_length_max: MESSAGE_LENGTH_MAX,
                 limits: HostLimits::default(),
                 protocol: PROTOCOL,
+                http: None,
                 key: None,
                 peers: PeerOptions::default(),
             };

@@ -1,6 +1,7 @@
 //! The disk of a machine: its folder, a thread per log, the order of file tasks.
 
 use crate::HostError;
+use crate::stage_times::StageTimes;
 use seatrial_files::Files;
 use seatrial_machine::{
     DataFolder, FileFolder, FileQueue, FileTask, LogName, LogWriter, OpenLog, Storage, Ticket,
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 /// A data folder that is locked against other processes.
 pub(crate) struct OwnedFolder {
@@ -66,6 +68,7 @@ impl MachineDisk {
         folder: OwnedFolder,
         logs: &[OpenLog],
         done: &Durable,
+        stages: &StageTimes,
     ) -> Result<MachineDisk, HostError> {
         let mut disk = MachineDisk::none();
         let storage = Arc::clone(folder.data.storage());
@@ -75,7 +78,7 @@ impl MachineDisk {
                 path: folder.data.path().to_owned(),
                 error,
             })?;
-            let thread = LogThread::start(writer, Arc::clone(done))?;
+            let thread = LogThread::start(writer, Arc::clone(done), stages.clone())?;
             disk.logs.insert(log.name, thread);
         }
         disk.folder = Some(folder.data.file_folder());
@@ -135,10 +138,10 @@ impl Drop for LogThread {
 impl LogThread {
     /// Starts the thread. After every batch it calls `done` with the tickets that are durable, or with the error after which it
     /// writes no more: a failed sync is never retried, because the kernel may have dropped the dirty pages.
-    fn start(log: LogWriter, done: Durable) -> Result<LogThread, HostError> {
+    fn start(log: LogWriter, done: Durable, stages: StageTimes) -> Result<LogThread, HostError> {
         let (tasks, queue) = sync_channel(APPENDS_MAX);
         let name = format!("disk {}", log.name());
-        let run = move || write_all(log, &queue, &*done);
+        let run = move || write_all(log, &queue, &*done, &stages);
         let thread = thread::Builder::new().name(name).spawn(run);
         let thread = Some(thread.map_err(HostError::Thread)?);
         Ok(LogThread {
@@ -159,6 +162,7 @@ fn write_all(
     mut log: LogWriter,
     queue: &Receiver<LogTask>,
     done: &(dyn Fn(Result<Vec<Ticket>, HostError>) + Send + Sync),
+    stages: &StageTimes,
 ) {
     while let Ok(task) = queue.recv() {
         let mut next = Some(task);
@@ -167,7 +171,7 @@ fn write_all(
                 LogTask::TruncateHead(position) => log.truncate_head(position).map(|_| Vec::new()),
                 LogTask::Append(..) | LogTask::Write(..) => {
                     let tickets;
-                    (tickets, next) = append(&mut log, queue, task);
+                    (tickets, next) = append(&mut log, queue, task, stages);
                     tickets
                 }
             };
@@ -193,6 +197,7 @@ fn append(
     log: &mut LogWriter,
     queue: &Receiver<LogTask>,
     first: LogTask,
+    stages: &StageTimes,
 ) -> (io::Result<Vec<Ticket>>, Option<LogTask>) {
     let (mut gathered, mut tickets, mut is_durable) = (Vec::new(), Vec::new(), false);
     let mut task = Some(first);
@@ -219,10 +224,12 @@ fn append(
         }
         task = queue.try_recv().ok();
     }
+    let began = Instant::now();
     let mut written = log.append(&gathered);
     if is_durable {
         written = written.and_then(|()| log.sync());
     }
+    stages.log_written(began, tickets.len(), gathered.len());
     (written.map(|()| tickets), task)
 }
 

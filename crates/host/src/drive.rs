@@ -7,8 +7,11 @@ use crate::limits::{HostLimits, files_max};
 use crate::net::{Connections, INBOX_MAX, NetworkInput, listen};
 use crate::opening::Protocol;
 use crate::peer::PeerOptions;
+use crate::stage_times::StageTimes;
+use crate::status_server::{self, StatusListener, StatusThread};
 use seatrial_machine::{
-    Booted, Computed, DataFolder, FileResult, Input, Job, Machine, Output, Ticket, Time, WORK_MAX,
+    Booted, Computed, DataFolder, DurationHistogram, FileResult, Input, Job, LinePart, Machine,
+    Output, StatusSheet, Ticket, Time, WORK_MAX,
 };
 use std::future::{Future, pending};
 use std::io;
@@ -16,10 +19,11 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 
 /// Options of a server.
 #[derive(Clone, Debug)]
@@ -38,6 +42,8 @@ pub struct ServeOptions {
     pub key: Option<SecretKey>,
     /// The other nodes of the system.
     pub peers: PeerOptions,
+    /// Where the server shows its status; `None`: nowhere.
+    pub http: Option<StatusListener>,
     /// The file from which clock faults are read ([`ClockOrder`](crate::ClockOrder)); `None`: the clock is right.
     pub clock: Option<PathBuf>,
 }
@@ -57,6 +63,8 @@ pub struct ListenOptions {
     pub key: Option<SecretKey>,
     /// The other nodes of the system.
     pub peers: PeerOptions,
+    /// Where the server shows its status; `None`: nowhere.
+    pub http: Option<StatusListener>,
 }
 
 /// Options of a server that accepts no connections: a client of its nodes, see [`serve_guest`].
@@ -70,6 +78,8 @@ pub struct GuestOptions {
     pub key: Option<SecretKey>,
     /// The nodes. The cluster's own node is [`Cluster::GUEST`](crate::Cluster::GUEST).
     pub peers: PeerOptions,
+    /// Where the server shows its status; `None`: nowhere.
+    pub http: Option<StatusListener>,
 }
 
 /// The local callers of a served machine: other tasks or threads of this process.
@@ -195,12 +205,13 @@ fn serve_local<M: Machine>(
         protocol: options.protocol,
         key: options.key.clone(),
         peers: options.peers.clone(),
+        http: options.http.clone(),
     };
     runtime.block_on(work(
         listen,
         ServerClock::new(options.clock.clone()),
         machine,
-        |done| MachineDisk::open(folder, &logs, &done),
+        |done, stages| MachineDisk::open(folder, &logs, &done, stages),
         LocalRequests::of(None, callers),
         Entrance::listen(ready),
         stop,
@@ -220,7 +231,7 @@ pub fn serve_machine<M: Machine>(
     stop: impl Future<Output = ()>,
 ) -> Result<(), HostError> {
     let runtime = runtime()?;
-    let no_disk = |_| Ok(MachineDisk::none());
+    let no_disk = |_, _: &StageTimes| Ok(MachineDisk::none());
     let clock = ServerClock::new(None);
     let local = LocalRequests::of(Some(closing), None);
     let entrance = Entrance::listen(ready);
@@ -247,8 +258,9 @@ pub fn serve_guest<M: Machine>(
         protocol: options.protocol,
         key: options.key,
         peers: options.peers,
+        http: options.http,
     };
-    let no_disk = |_| Ok(MachineDisk::none());
+    let no_disk = |_, _: &StageTimes| Ok(MachineDisk::none());
     let clock = ServerClock::new(None);
     let local = LocalRequests::of(Some(closing), Some(callers));
     let entrance: Entrance<fn(SocketAddr), _> = Entrance::Closed(ready);
@@ -304,7 +316,7 @@ async fn work<M: Machine>(
     options: ListenOptions,
     clock: ServerClock,
     machine: M,
-    disk: impl FnOnce(Durable) -> Result<MachineDisk, HostError>,
+    disk: impl FnOnce(Durable, &StageTimes) -> Result<MachineDisk, HostError>,
     local: LocalRequests<M>,
     entrance: Entrance<impl FnOnce(SocketAddr), impl FnOnce()>,
     stop: impl Future<Output = ()>,
@@ -316,12 +328,15 @@ async fn work<M: Machine>(
     let (accepted, arrivals) = mpsc::channel(ACCEPTED_MAX);
     let (inbox, messages) = mpsc::channel(INBOX_MAX);
     let (done, durable) = mpsc::unbounded_channel();
-    let disk = disk(Arc::new(move |result| {
+    let stages = StageTimes::default();
+    let done: Durable = Arc::new(move |result| {
         let _ = done.send(result); // the server has ended
-    }))?;
+    });
+    let disk = disk(done, &stages)?;
     let (finished, jobs) = mpsc::unbounded_channel();
     let limits = options.limits.within_files(files_max());
     let connections = Connections::new(inbox, limits, &options);
+    let status = options.http.as_ref().map(StatusThread::start).transpose()?;
     let server = MachineServer {
         machine,
         clock,
@@ -329,6 +344,9 @@ async fn work<M: Machine>(
         disk,
         finished,
         jobs: 0,
+        turns: status.as_ref().map(|_| Box::default()),
+        status,
+        stages,
         out: Vec::new(),
         is_closed: false,
         reply: local.reply,
@@ -403,6 +421,11 @@ struct MachineServer<M: Machine> {
     finished: mpsc::UnboundedSender<Finished>,
     /// Number of jobs under way.
     jobs: usize,
+    /// Replies to requests for the status, if that is wanted.
+    status: Option<StatusThread>,
+    /// Durations of turns with their outputs, if the status is wanted: a clock is read twice per turn.
+    turns: Option<Box<DurationHistogram>>,
+    stages: StageTimes,
     /// Reused by every turn.
     out: Vec<Output<M::Reply>>,
     /// Has the machine replied to the request to close?
@@ -431,6 +454,8 @@ impl<M: Machine> MachineServer<M> {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         let mut calls = Vec::new();
         let mut was_due = false;
+        let mut description = tokio::time::interval(status_server::INTERVAL);
+        description.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.turn(Input::Wake);
         while !self.is_closed {
             if let Some(reason) = self.stopped.take() {
@@ -482,6 +507,7 @@ impl<M: Machine> MachineServer<M> {
                     self.turns(&mut calls);
                 }
                 () = self.sleep_until(wake) => self.turn(Input::Wake),
+                _ = description.tick(), if self.status.is_some() => self.describe(),
                 () = tokio::time::sleep(clock::INTERVAL), if self.clock.is_adjustable() => {
                     self.clock.obey(false);
                 }
@@ -580,9 +606,11 @@ impl<M: Machine> MachineServer<M> {
     /// Starts the file tasks that wait for no other.
     fn start_files(&mut self) {
         while let Some((ticket, task, folder)) = self.disk.start_file() {
-            let finished = self.finished.clone();
+            let (finished, stages) = (self.finished.clone(), self.stages.clone());
             tokio::task::spawn_blocking(move || {
+                let began = Instant::now();
                 let result = catch_unwind(AssertUnwindSafe(|| folder.run(task)));
+                stages.file_task_done(began.elapsed());
                 let _ = finished.send(Finished::File(ticket, result)); // the server has ended
             });
         }
@@ -593,6 +621,7 @@ impl<M: Machine> MachineServer<M> {
         if self.stopped.is_some() {
             return;
         }
+        let began = self.turns.is_some().then(Instant::now);
         let now = self.clock.now();
         self.machine.turn(now, input, &mut self.out);
         self.machine.check_invariants();
@@ -614,7 +643,7 @@ impl<M: Machine> MachineServer<M> {
                 Output::File(task, ticket) => self.disk.files.push(ticket, task),
                 Output::Compute(job, ticket) => {
                     self.jobs += 1;
-                    start_job(job, ticket, self.finished.clone());
+                    start_job(job, ticket, self.finished.clone(), self.stages.clone());
                 }
                 Output::Reply(CLOSING, _) => self.is_closed = true,
                 Output::Reply(ticket, reply) => {
@@ -629,13 +658,47 @@ impl<M: Machine> MachineServer<M> {
             }
         }
         self.start_files();
+        if let Some((turns, began)) = self.turns.as_mut().zip(began) {
+            turns.add(began.elapsed());
+        }
+    }
+
+    /// Describes the machine and this server for the status.
+    fn describe(&mut self) {
+        let Some(status) = &self.status else {
+            return;
+        };
+        let mut sheet = StatusSheet::default();
+        self.machine.describe(self.clock.now(), &mut sheet);
+        if let Some(turns) = &self.turns {
+            sheet.durations("turn_seconds", "Time of a turn with its outputs", turns);
+            sheet.chart(
+                "Time spent on turns",
+                &[("of one core", "turn_seconds", LinePart::Share)],
+            );
+        }
+        let jobs = self.jobs as f64;
+        sheet.gauge("jobs", "Jobs of the machine under way", jobs);
+        let files = self.disk.files.len() as f64;
+        sheet.gauge("file_tasks", "File tasks of the machine under way", files);
+        self.stages.describe(&mut sheet);
+        self.connections.describe(&mut sheet);
+        status_server::describe_process(&mut sheet);
+        status.board.update(sheet);
     }
 }
 
 /// Runs a job on another thread.
-fn start_job(job: Box<dyn Job>, ticket: Ticket, finished: mpsc::UnboundedSender<Finished>) {
+fn start_job(
+    job: Box<dyn Job>,
+    ticket: Ticket,
+    finished: mpsc::UnboundedSender<Finished>,
+    stages: StageTimes,
+) {
     tokio::task::spawn_blocking(move || {
+        let began = Instant::now();
         let result = catch_unwind(AssertUnwindSafe(|| job.run()));
+        stages.job_done(began.elapsed());
         let _ = finished.send(Finished::Job(ticket, result)); // the server has ended
     });
 }

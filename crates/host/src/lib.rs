@@ -26,7 +26,8 @@
 //!
 //! `drive.rs` (the loop of a server), `disk.rs` (logs), `net.rs` with `receive.rs`, `budget.rs` and `send.rs` (connections and
 //! the memory that they may hold), `opening.rs` and `key.rs` (authentication), `peer.rs` (other nodes), `connection.rs`,
-//! `session.rs` and `link.rs` (clients).
+//! `session.rs` and `link.rs` (clients), `status_server.rs` (a page and metrics of the machine and its connections, on a thread of
+//! their own).
 //!
 //! # What is absent
 //!
@@ -53,6 +54,8 @@ mod peer;
 mod receive;
 mod send;
 mod session;
+mod stage_times;
+mod status_server;
 mod terminated;
 mod whole;
 pub mod wire;
@@ -70,6 +73,7 @@ pub use opening::{ClientOpening, OpeningError, Protocol};
 pub use peer::{Cluster, HostCounts, HostMetrics, PeerCounts, PeerLimits, PeerOptions};
 pub use seatrial_machine::{Booted, DataFolder, Peer};
 pub use session::{Session, SessionOptions};
+pub use status_server::StatusListener;
 pub use terminated::terminated;
 pub use whole::{create_folder, keep_whole, partial_of, sync_folder_of, write_whole};
 

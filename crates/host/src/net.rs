@@ -9,7 +9,7 @@ use crate::peer::{self, Peers};
 use crate::receive::{ConnectionReader, ConnectionState, HeldMemory, OpeningReplies, Receiving};
 use crate::send::{ConnectionWriter, Unsent};
 use crate::wire;
-use seatrial_machine::NodeId;
+use seatrial_machine::{MetricValue, NodeId, StatusSheet};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{
     self,
@@ -77,6 +77,20 @@ pub(crate) struct Connections {
     notices: Notices,
     /// The other nodes of the system, which this one dials.
     peers: Peers,
+    counts: ConnectionCounts,
+}
+
+/// What happened to connections and messages since the start.
+#[derive(Clone, Copy, Debug, Default)]
+struct ConnectionCounts {
+    /// Connections that were refused or closed because a bound was reached or a peer misbehaved.
+    refused: u64,
+    /// Messages of clients and other nodes.
+    received: u64,
+    received_bytes: u64,
+    /// Messages queued for clients.
+    sent: u64,
+    sent_bytes: u64,
 }
 
 struct AcceptedConnection {
@@ -117,6 +131,7 @@ impl Connections {
             touched: Vec::new(),
             notices: Notices::default(),
             peers,
+            counts: ConnectionCounts::default(),
         }
     }
 
@@ -173,6 +188,7 @@ impl Connections {
             let text = "it has no session, and its place is needed";
             self.notices
                 .say("displaced", format_args!("{id} was disconnected: {text}"));
+            self.counts.refused += 1;
             self.reset(id);
         }
         true
@@ -185,6 +201,7 @@ impl Connections {
         let most = self.limits.connections_max;
         let text = format_args!("{from} was refused: {most} connections are open");
         self.notices.say("refused", text);
+        self.counts.refused += 1;
         let Ok(place) = Arc::clone(&self.refused).try_acquire_owned() else {
             return;
         };
@@ -215,6 +232,8 @@ impl Connections {
         message: Vec<u8>,
         held: HeldMemory,
     ) -> Option<(NodeId, Vec<u8>)> {
+        self.counts.received += 1;
+        self.counts.received_bytes += message.len() as u64;
         let Some(connection) = self.open.get_mut(&id) else {
             return Some((id, message));
         };
@@ -241,6 +260,7 @@ impl Connections {
             Err(reason) => {
                 let text = format_args!("{id} was refused as a node: {reason}");
                 self.notices.say("refused node", text);
+                self.counts.refused += 1;
                 self.reset(id);
                 return;
             }
@@ -302,12 +322,14 @@ impl Connections {
         if error.kind() == ConnectionRefused && self.is_open(id) {
             let text = format_args!("{id} was refused: {error}");
             self.notices.say("refused", text);
+            self.counts.refused += 1;
             self.close(id); // its queue has the refusal
             return;
         }
         if matches!(error.kind(), InvalidData | OutOfMemory | TimedOut) && self.is_open(id) {
             let text = format_args!("{id} was disconnected: {error}");
             self.notices.say("disconnected", text);
+            self.counts.refused += 1;
         }
         self.reset(id);
     }
@@ -392,6 +414,8 @@ impl Connections {
             }
             connection.unsent.add(length);
             connection.gather(message);
+            self.counts.sent += 1;
+            self.counts.sent_bytes += length as u64;
         }
     }
 
@@ -406,7 +430,45 @@ impl Connections {
     fn reset_deaf(&mut self, id: NodeId) {
         let text = format_args!("{id} was disconnected: it does not read its replies");
         self.notices.say("deaf", text);
+        self.counts.refused += 1;
         self.reset(id);
+    }
+
+    /// Adds the connections to a sheet.
+    pub(crate) fn describe(&self, sheet: &mut StatusSheet) {
+        let count = |count: usize| MetricValue::Gauge(count as f64);
+        let without = self.unadmitted.len();
+        for (kind, number) in [
+            ("session", self.open.len() - without),
+            ("no_session", without),
+            ("closing", self.draining.len()),
+        ] {
+            let labels = vec![("state", kind.to_owned())];
+            let about = "Connections of clients and other nodes to this server";
+            sheet.metric("connections", about, labels, count(number));
+        }
+        let about = "Connections refused or closed because of a bound or of what they sent";
+        sheet.counter("connections_refused_total", about, self.counts.refused);
+        let queued = self.unsent.load(Ordering::Relaxed) as f64;
+        let about = "Bytes queued for clients that have not read them";
+        sheet.gauge("client_queue_bytes", about, queued);
+        let counts = self.counts;
+        sheet.counter(
+            "messages_received_total",
+            "Messages received",
+            counts.received,
+        );
+        let about = "Bytes of messages received";
+        sheet.counter(
+            "messages_received_bytes_total",
+            about,
+            counts.received_bytes,
+        );
+        let about = "Messages sent to clients";
+        sheet.counter("messages_sent_total", about, counts.sent);
+        let about = "Bytes of messages sent to clients";
+        sheet.counter("messages_sent_bytes_total", about, counts.sent_bytes);
+        self.peers.metrics.counts().describe(sheet);
     }
 
     /// Hands gathered messages over to their writers.

@@ -10,7 +10,7 @@
 use crate::connection::{ConnectOptions, ConnectionEvent, DialledConnection};
 use crate::net::NetworkInput;
 use crate::notice::Notices;
-use seatrial_machine::NodeId;
+use seatrial_machine::{MetricValue, NodeId, StatusSheet, thousands};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
@@ -138,15 +138,96 @@ impl HostMetrics {
     }
 }
 
+/// Columns of the table of other nodes.
+const COLUMNS: &[&str] = &[
+    "node",
+    "connection",
+    "sent",
+    "received",
+    "dropped",
+    "bytes queued",
+    "last error",
+];
+
+impl PeerCounts {
+    /// Messages dropped for any reason.
+    const fn dropped(&self) -> u64 {
+        self.dropped_full + self.dropped_old + self.dropped_unwritten
+    }
+
+    const fn state(&self) -> &'static str {
+        if self.is_connected {
+            "connected"
+        } else {
+            "unreachable"
+        }
+    }
+
+    /// The row of a node in the table of [`COLUMNS`].
+    fn row(&self, node: NodeId) -> Vec<String> {
+        let mut row = vec![node.to_string(), self.state().to_owned()];
+        let queued = self.queued_bytes as u64;
+        let numbers = [self.sent, self.received, self.dropped(), queued];
+        row.extend(numbers.map(thousands));
+        row.push(self.last_error.clone().unwrap_or_default());
+        debug_assert_eq!(row.len(), COLUMNS.len());
+        row
+    }
+}
+
+impl HostCounts {
+    /// Adds the counts to a sheet.
+    pub(crate) fn describe(&self, sheet: &mut StatusSheet) {
+        self.describe_drops(sheet);
+        for (node, it) in &self.peers {
+            let mut add = |name, about, value| {
+                sheet.metric(name, about, vec![("peer", node.to_string())], value);
+            };
+            let is_connected = MetricValue::Gauge(f64::from(u8::from(it.is_connected)));
+            let about = "1 if this node is connected to the other one";
+            add("peer_connected", about, is_connected);
+            let sent = MetricValue::Counter(it.sent as f64);
+            let about = "Messages handed to the connection to the other node";
+            add("peer_messages_sent_total", about, sent);
+            let received = MetricValue::Counter(it.received as f64);
+            let about = "Messages received from the other node";
+            add("peer_messages_received_total", about, received);
+            let queued = MetricValue::Gauge(it.queued_bytes as f64);
+            add(
+                "peer_queue_bytes",
+                "Bytes queued for the other node",
+                queued,
+            );
+        }
+        if !self.peers.is_empty() {
+            let rows = self.peers.iter().map(|(node, it)| it.row(*node)).collect();
+            sheet.table("Connections to other nodes", COLUMNS, rows);
+        }
+    }
+
+    fn describe_drops(&self, sheet: &mut StatusSheet) {
+        let about = "Messages dropped, by the reason";
+        let mut add = |reason: &str, node: Option<NodeId>, count: u64| {
+            let mut labels = vec![("reason", reason.to_owned())];
+            labels.extend(node.map(|node| ("peer", node.to_string())));
+            let value = MetricValue::Counter(count as f64);
+            sheet.metric("messages_dropped_total", about, labels, value);
+        };
+        add("unknown node", None, self.unknown_node);
+        add("client gone", None, self.gone_client);
+        add("own inbox full", None, self.own_dropped);
+        for (&node, it) in &self.peers {
+            add("queue full", Some(node), it.dropped_full);
+            add("too old", Some(node), it.dropped_old);
+            add("connection broken", Some(node), it.dropped_unwritten);
+        }
+    }
+}
+
 impl fmt::Display for HostCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (node, it) in &self.peers {
-            let state = if it.is_connected {
-                "connected"
-            } else {
-                "unreachable"
-            };
-            let dropped = it.dropped_full + it.dropped_old + it.dropped_unwritten;
+            let (state, dropped) = (it.state(), it.dropped());
             let (sent, received, queued) = (it.sent, it.received, it.queued_bytes);
             writeln!(
                 f,

@@ -139,6 +139,7 @@ fn options(data: &Path) -> ServeOptions {
         message_length_max: 1_000,
         limits: HostLimits::default(),
         protocol: PROTOCOL,
+        http: None,
         key: None,
         peers: PeerOptions::default(),
         clock: None,

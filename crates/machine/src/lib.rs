@@ -58,7 +58,7 @@
 //! # Reading order
 //!
 //! `turn.rs` (the trait), `time.rs`, `node.rs`, `random.rs`; then `storage.rs`, `log.rs`, `file.rs` and `folder.rs` (durability);
-//! then `fault.rs` (the table of all faults).
+//! then `fault.rs` (the table of all faults) and `status_sheet.rs` (how a machine describes itself).
 //!
 //! # What is absent
 //!
@@ -69,6 +69,7 @@
 
 mod clock;
 mod disk;
+mod duration_histogram;
 mod fault;
 mod fields;
 mod figures;
@@ -79,6 +80,7 @@ mod names;
 mod node;
 mod panic_text;
 mod random;
+mod status_sheet;
 mod storage;
 mod stream;
 mod time;
@@ -86,6 +88,7 @@ mod turn;
 
 pub use clock::Clock;
 pub use disk::Disk;
+pub use duration_histogram::DurationHistogram;
 pub use fault::{
     DiskTrouble, Disturbance, Fault, FaultEffect, FaultInfo, FaultKind, FaultParameter, FaultParts,
     FaultState, FaultSubject, Link, LinkCondition, ParameterUnit,
@@ -99,6 +102,9 @@ pub use names::{nearest, unknown_name};
 pub use node::NodeId;
 pub use panic_text::panic_text;
 pub use random::Rng;
+pub use status_sheet::{
+    LinePart, MetricValue, StatusChart, StatusLine, StatusMetric, StatusSheet, StatusTable,
+};
 pub use storage::{Mapped, Medium, Storage};
 pub use stream::Stream;
 pub use time::Time;

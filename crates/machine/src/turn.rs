@@ -1,6 +1,6 @@
 //! The trait of all machines, its inputs and outputs.
 
-use crate::{FileResult, FileTask, LogName, NodeId, Time};
+use crate::{FileResult, FileTask, LogName, NodeId, StatusSheet, Time};
 use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
@@ -133,6 +133,12 @@ pub trait Machine {
 
     /// Called by both drivers after every turn; panics if an invariant of the machine does not hold.
     fn check_invariants(&self) {}
+
+    /// Describes the machine for its status page and metrics. Called between turns, about once a second and only where someone
+    /// may look: it may cost a pass over members or jobs, not one over the data.
+    fn describe(&self, now: Time, sheet: &mut StatusSheet) {
+        let _ = (now, sheet);
+    }
 }
 
 /// A client's machine that depends on the state of its connection.

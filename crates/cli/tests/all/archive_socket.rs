@@ -62,6 +62,7 @@ impl Server {
                 message_length_max: MESSAGE_LENGTH_MAX,
                 limits: HostLimits::default(),
                 protocol: PROTOCOL,
+                http: None,
                 key: None,
                 peers: PeerOptions::default(),
             };

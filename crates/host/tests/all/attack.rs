@@ -90,6 +90,7 @@ impl Server {
             message_length_max: MESSAGE_LENGTH_MAX,
             limits,
             protocol: PROTOCOL,
+            http: None,
             key,
             peers: PeerOptions::default(),
         };

@@ -70,6 +70,7 @@ fn a_machine_with_too_much_under_way_is_given_no_more_messages() {
         message_length_max: 64,
         limits: HostLimits::default(),
         protocol: PROTOCOL,
+        http: None,
         key: None,
         peers: PeerOptions::default(),
     };

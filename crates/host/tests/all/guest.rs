@@ -91,6 +91,7 @@ fn echo(node: NodeId, key: Option<&str>) -> (SocketAddr, Running) {
         message_length_max: 8 << 20,
         limits: HostLimits::default(),
         protocol: PROTOCOL,
+        http: None,
         key: key.map(|it| SecretKey::new(it.as_bytes()).unwrap()),
         peers: peers(5, node, BTreeMap::new(), HostMetrics::default()),
     };
@@ -138,6 +139,7 @@ fn guest(
     let options = GuestOptions {
         message_length_max: 8 << 20,
         protocol: PROTOCOL,
+        http: None,
         key: key.map(|it| SecretKey::new(it.as_bytes()).unwrap()),
         peers: peers(cluster, Cluster::GUEST, nodes, metrics.clone()),
     };
@@ -261,6 +263,7 @@ fn local_callers_use_a_machine_with_a_log() {
         message_length_max: 1_000,
         limits: HostLimits::default(),
         protocol: PROTOCOL,
+        http: None,
         key: None,
         peers: PeerOptions::default(),
         clock: None,

@@ -19,4 +19,6 @@ mod server;
 #[cfg(test)]
 mod session;
 #[cfg(test)]
+mod status;
+#[cfg(test)]
 mod wire;

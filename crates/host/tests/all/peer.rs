@@ -121,6 +121,7 @@ impl Setup {
             message_length_max: 1 << 20,
             limits: HostLimits::default(),
             protocol: PROTOCOL,
+            http: None,
             key: self.key,
             peers: PeerOptions {
                 cluster: Some(self.cluster),

@@ -47,6 +47,7 @@ fn a_node_as_a_process() {
         message_length_max: 1 << 20,
         limits: HostLimits::default(),
         protocol: PROTOCOL,
+        http: None,
         key: None,
         peers: PeerOptions {
             cluster: Some(Cluster {

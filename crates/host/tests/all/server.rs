@@ -88,6 +88,7 @@ fn options(data: &Path) -> ServeOptions {
             ..HostLimits::default()
         },
         protocol: PROTOCOL,
+        http: None,
         key: None,
         peers: PeerOptions::default(),
         clock: None,

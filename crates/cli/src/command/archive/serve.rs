@@ -30,6 +30,7 @@ pub(super) fn run(arguments: &ServeArguments, key: Option<SecretKey>) -> Result<
         message_length_max: MESSAGE_LENGTH_MAX,
         limits: HostLimits::within(memory),
         protocol: remote::PROTOCOL,
+        http: None,
         key,
         peers: PeerOptions::default(),
     };
