@@ -16,6 +16,8 @@ mod kv_bench;
 mod kv_commands;
 #[path = "servers/kv_kills.rs"]
 mod kv_kills;
+#[path = "servers/kv_status.rs"]
+mod kv_status;
 #[path = "servers/logging.rs"]
 mod logging;
 #[path = "servers/process.rs"]

@@ -23,7 +23,6 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
-use tokio::time::MissedTickBehavior;
 
 /// Options of a server.
 #[derive(Clone, Debug)]
@@ -451,11 +450,9 @@ impl<M: Machine> MachineServer<M> {
         let mut stop = std::pin::pin!(stop);
         let mut is_stopping = false;
         let mut deadline = std::pin::pin!(tokio::time::sleep(Duration::MAX));
-        let mut batch = Vec::with_capacity(BATCH_MAX);
-        let mut calls = Vec::new();
+        let (mut batch, mut calls) = (Vec::with_capacity(BATCH_MAX), Vec::new());
         let mut was_due = false;
-        let mut description = tokio::time::interval(status_server::INTERVAL);
-        description.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut description = status_server::ticks();
         self.turn(Input::Wake);
         while !self.is_closed {
             if let Some(reason) = self.stopped.take() {
@@ -487,11 +484,7 @@ impl<M: Machine> MachineServer<M> {
                 Some(stream) = sources.arrivals.recv() => {
                     self.accept_all(stream, &mut sources.arrivals);
                 }
-                Some(result) = sources.durable.recv() => {
-                    for ticket in result? {
-                        self.turn(Input::Appended(ticket));
-                    }
-                }
+                Some(result) = sources.durable.recv() => self.appended(&result?),
                 Some(finished) = sources.jobs.recv() => self.finish(finished),
                 count = sources.messages.recv_many(&mut batch, BATCH_MAX),
                     if batch.is_empty() && self.has_room() => {
@@ -514,6 +507,13 @@ impl<M: Machine> MachineServer<M> {
             }
         }
         Ok(())
+    }
+
+    /// Reports durable appends to the machine.
+    fn appended(&mut self, tickets: &[Ticket]) {
+        for ticket in tickets {
+            self.turn(Input::Appended(*ticket));
+        }
     }
 
     /// Takes in a new connection, and others that wait.

@@ -26,8 +26,7 @@
 //!
 //! `drive.rs` (the loop of a server), `disk.rs` (logs), `net.rs` with `receive.rs`, `budget.rs` and `send.rs` (connections and
 //! the memory that they may hold), `opening.rs` and `key.rs` (authentication), `peer.rs` (other nodes), `connection.rs`,
-//! `session.rs` and `link.rs` (clients), `status_server.rs` (a page and metrics of the machine and its connections, on a thread of
-//! their own).
+//! `session.rs` and `link.rs` (clients), `status_server.rs` (a page and metrics of the machine and its connections).
 //!
 //! # What is absent
 //!

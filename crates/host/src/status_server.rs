@@ -23,9 +23,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+use tokio::time::{Interval, MissedTickBehavior};
 
 /// Interval between two descriptions of a machine.
-pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// When a machine describes itself. A late description delays the next ones: there is never more than one in an interval.
+pub(crate) fn ticks() -> Interval {
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
 
 /// A listening socket for the status of one server. What it shows is for everyone who can connect: it has no key, no
 /// encryption, and no data of the machine's clients.

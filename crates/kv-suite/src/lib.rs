@@ -129,6 +129,9 @@ const KEY_FILE: &str = "key-file";
 /// Memory that all clients together can make a node hold.
 const MEMORY: &str = "memory";
 
+/// Where a node shows its status.
+const HTTP: &str = "http";
+
 /// Number of clients that share a connection.
 const SHARE: &str = "clients-per-connection";
 
@@ -142,7 +145,7 @@ const CHECKPOINT_SHARE: &str = "checkpoint-share";
 /// Is the journal written?
 const LOG: &str = "log";
 
-const OPTIONS: [SuiteOption; 11] = [
+const OPTIONS: [SuiteOption; 12] = [
     SuiteOption {
         name: CHECKPOINT_BYTES,
         value_name: "BYTES",
@@ -215,6 +218,13 @@ const OPTIONS: [SuiteOption; 11] = [
         about: "Key that nodes and clients share, 16 to 4,096 bytes in a file; neither talks to one without it",
         default: None,
         verbs: &[Verb::Test, Verb::Node],
+    },
+    SuiteOption {
+        name: HTTP,
+        value_name: "ADDRESS",
+        about: "Serve a status page, /metrics for Prometheus and /status.json here; a port alone is one of 127.0.0.1",
+        default: None,
+        verbs: &[Verb::Node],
     },
     SuiteOption {
         name: MEMORY,

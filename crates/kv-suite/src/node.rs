@@ -3,11 +3,14 @@
 use crate::checkpoint_options::CheckpointOptions;
 use crate::node_cluster::NodeCluster;
 use crate::processes::PROTOCOL;
-use crate::{LOG, MEMORY, read_key, store_bug};
-use seatrial_host::{Booted, HostLimits, PeerOptions, ServeOptions, serve, terminated};
+use crate::{HTTP, LOG, MEMORY, read_key, store_bug};
+use seatrial_host::{
+    Booted, HostLimits, PeerOptions, ServeOptions, StatusListener, serve, terminated,
+};
 use seatrial_kv::{BootReport, Replica, ReplicaOptions, WIRE_LENGTH_MAX};
 use seatrial_machine::{DataFolder, LogName, OpenLog};
 use seatrial_suite::{NodeSetup, OptionValues, SuiteError};
+use std::net::{Ipv4Addr, SocketAddr};
 
 /// Serves until SIGTERM or Ctrl-C.
 pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
@@ -44,6 +47,7 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
             cluster: Some(cluster.cluster()),
             ..PeerOptions::default()
         },
+        http: status_listener(setup, &format!("kv {}", cluster.node))?,
         clock: setup.clock.map(ToOwned::to_owned),
     };
     let boot = |data: &DataFolder| {
@@ -104,6 +108,36 @@ fn keeps_log(options: &OptionValues) -> Result<bool, SuiteError> {
     }
 }
 
+/// Listens for requests for the status, if an address is given.
+fn status_listener(
+    setup: &NodeSetup<'_>,
+    title: &str,
+) -> Result<Option<StatusListener>, SuiteError> {
+    let Some(text) = setup.options.get(HTTP) else {
+        return Ok(None);
+    };
+    let address = status_address(&text.to_string_lossy())?;
+    let listener = StatusListener::bind(address, title)?;
+    (setup.report)(format_args!(
+        "status page at http://{}/",
+        listener.address()
+    ));
+    Ok(Some(listener))
+}
+
+/// The address that `--http` names. A port alone is one of this machine only: others are reached by no oversight.
+fn status_address(text: &str) -> Result<SocketAddr, SuiteError> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    text.parse().map_err(|_| {
+        format!(
+            "--{HTTP} takes a port, or an address and port such as 127.0.0.1:9400, not {text:?}"
+        )
+        .into()
+    })
+}
+
 /// A seed for election timeouts, which must differ between the nodes.
 fn seed() -> u64 {
     std::time::UNIX_EPOCH
@@ -111,4 +145,21 @@ fn seed() -> u64 {
         .unwrap_or_default()
         .as_nanos() as u64
         ^ u64::from(std::process::id()) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_one_of_this_machine() {
+        let shown = |text| status_address(text).map(|it| it.to_string());
+        assert_eq!(shown("9400").unwrap(), "127.0.0.1:9400");
+        assert_eq!(shown("0.0.0.0:9400").unwrap(), "0.0.0.0:9400");
+        assert_eq!(shown("[::1]:0").unwrap(), "[::1]:0");
+        for wrong in ["", "here", "localhost", "70000", "127.0.0.1"] {
+            let error = shown(wrong).unwrap_err().to_string();
+            assert!(error.contains(&format!("not {wrong:?}")), "{error}");
+        }
+    }
 }

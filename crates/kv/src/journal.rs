@@ -106,6 +106,12 @@ impl JournalWriter {
         self.under_way.len()
     }
 
+    /// Bytes of the blocks with entries that are kept.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        let first = self.blocks.front().map_or(self.position, |it| it.1);
+        self.position - first
+    }
+
     /// The block that records a start; at the first one, the founding of the cluster. `install`: the entries so far are void, the
     /// log continues this checkpoint.
     pub(crate) fn start_block(

@@ -4,6 +4,7 @@ mod boot;
 mod callers;
 mod checkpointing;
 mod checkpoints;
+mod description;
 mod fetch;
 mod incoming;
 mod member_changes;
@@ -26,6 +27,7 @@ use bytes::Bytes;
 use callers::Callers;
 pub use checkpoints::CheckpointMode;
 use checkpoints::Checkpoints;
+use description::ReplicaFigures;
 use fetch::{FetchJob, FetchedEntries};
 use member_changes::Addresses;
 use seatrial_consensus::{
@@ -33,7 +35,7 @@ use seatrial_consensus::{
     Payload, Persist, ReadGrant, Ready, Refused, Role, SnapshotMark,
 };
 use seatrial_machine::{
-    Computed, DataFolder, Input, LogName, Machine, NodeId, Output, Ticket, Time,
+    Computed, DataFolder, Input, LogName, Machine, NodeId, Output, StatusSheet, Ticket, Time,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -146,6 +148,7 @@ pub struct Replica {
     /// Number of jobs so far.
     jobs: u64,
     planted: PlantedState,
+    figures: Box<ReplicaFigures>,
 }
 
 /// Consensus over the log in memory.
@@ -416,6 +419,8 @@ impl Replica {
         }
         let keeps_vote = self.options.bug != Some(Bug::VoteForgotten);
         let (bytes, ticket) = self.journal.block(persist, keeps_vote);
+        self.figures.blocks += 1;
+        self.figures.block_bytes += bytes.len() as u64;
         if self.applies_early() && self.core.status().role == Role::Leader {
             self.planted.early.extend(persist.entries.iter().cloned());
         }
@@ -507,6 +512,7 @@ impl Replica {
         let mut is_reported = false;
         self.stamped = self.stamped.max(time);
         for command in commands {
+            self.figures.commands += 1;
             match command {
                 Ok(StoreCommand::Request(message)) => self.apply_request(index, time, message, out),
                 Ok(StoreCommand::Open(open)) => {
@@ -551,8 +557,9 @@ impl Replica {
             return;
         };
         let caller = self.callers.finished(header.first, header.second);
-        if let (Some(to), AppliedRequest::Reply(reply)) = (caller, applied) {
+        if let (Some((to, since)), AppliedRequest::Reply(reply)) = (caller, applied) {
             let message = reply.to_vec();
+            self.count_reply(false, since);
             out.push(Output::Send { to, message });
         }
     }
@@ -580,6 +587,7 @@ impl Replica {
     fn serve_reads(&mut self, out: &mut Vec<Output<Outcome>>) {
         while let Some(batch) = self.reads.ready(self.applied.0) {
             for read in batch {
+                self.count_reply(true, read.since);
                 let state = match self.options.bug {
                     Some(Bug::StaleRead) => self.planted.stale(self.now, &self.state),
                     _ => &self.state,
@@ -705,6 +713,10 @@ impl Machine for Replica {
             .into_iter()
             .flatten()
             .min()
+    }
+
+    fn describe(&self, now: Time, sheet: &mut StatusSheet) {
+        self.describe_all(now, sheet);
     }
 
     fn check_invariants(&self) {

@@ -33,6 +33,11 @@ impl ChartHistory {
         debug_assert!(self.rows.len() <= VALUES_MAX);
     }
 
+    /// Number of values of each line.
+    pub(super) fn length(&self) -> usize {
+        self.rows.len()
+    }
+
     /// The values of a line, by its number over all charts, oldest first. NaN: no value.
     pub(super) fn line(&self, number: usize) -> impl Iterator<Item = f64> + '_ {
         let value = move |row: &Vec<f64>| row.get(number).copied().unwrap_or(f64::NAN);

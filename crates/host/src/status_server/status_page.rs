@@ -224,15 +224,16 @@ fn draw(page: &mut String, view: &StatusView, chart: &StatusChart, first: usize)
         ABOVE - 3.0,
         unit.show(top)
     )?;
-    let minutes = VALUES_MAX as u64 * INTERVAL.as_secs() / 60;
+    let span = span_of(view.history.length());
+    let ago = Unit::Seconds.show(seconds(INTERVAL) * span as f64);
     let below = HEIGHT - 3.0;
-    write!(page, "<text x=\"0\" y=\"{below}\">{minutes} min ago</text>")?;
+    write!(page, "<text x=\"0\" y=\"{below}\">{ago} ago</text>")?;
     write!(
         page,
         "<text x=\"{WIDTH}\" y=\"{below}\" text-anchor=\"end\">now</text>"
     )?;
     for (number, _) in chart.lines.iter().enumerate() {
-        let path = path_of(view.history.line(first + number), top);
+        let path = path_of(view.history.line(first + number), top, span);
         let color = number % COLORS;
         write!(page, "<path class=\"c{color}\" d=\"{path}\"/>")?;
     }
@@ -250,11 +251,17 @@ fn draw(page: &mut String, view: &StatusView, chart: &StatusChart, first: usize)
     page.write_str("</ul></figure>\n")
 }
 
-/// The line through values, the last one at the right edge; missing values interrupt it.
-fn path_of(values: impl Iterator<Item = f64>, top: f64) -> String {
+/// Number of values for which a chart has room: all that there are, at least those of a minute.
+fn span_of(length: usize) -> usize {
+    length.clamp(VALUES_MAX / 5, VALUES_MAX)
+}
+
+/// The line through at most `span` values, the last one at the right edge; missing values interrupt it.
+fn path_of(values: impl Iterator<Item = f64>, top: f64, span: usize) -> String {
     let values: Vec<f64> = values.collect();
-    let step = WIDTH / (VALUES_MAX - 1) as f64;
-    let missing = VALUES_MAX - values.len().min(VALUES_MAX);
+    debug_assert!(values.len() <= span, "a chart without room for its values");
+    let step = WIDTH / (span - 1) as f64;
+    let missing = span - values.len();
     let bottom = HEIGHT - BELOW;
     let mut path = String::new();
     let mut is_drawing = false;
@@ -387,9 +394,9 @@ mod tests {
     #[test]
     fn lines_are_interrupted_where_values_are_missing() {
         let nan = f64::NAN;
-        let path = path_of([1.0, nan, 0.0, 1.0].into_iter(), 1.0);
+        let path = path_of([1.0, nan, 0.0, 1.0].into_iter(), 1.0, 301);
         assert_eq!(path, "M356.4 14.0h0M358.8 106.0h0L360.0 14.0");
-        assert_eq!(path_of([nan].into_iter(), 1.0), "");
+        assert_eq!(path_of([nan].into_iter(), 1.0, 60), "");
     }
 
     #[test]

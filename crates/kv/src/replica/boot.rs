@@ -170,11 +170,8 @@ impl Replica {
             recovery: found.recovery,
             start,
         };
-        let vote = found.vote();
-        let start_point = StartPoint {
-            checkpoint: mark.clone(),
-            vote,
-        };
+        let (vote, checkpoint) = (found.vote(), mark.clone());
+        let start_point = StartPoint { checkpoint, vote };
         let core = Consensus::new(options.consensus(start), start_point, entries)?;
         let replica = Replica {
             journal: JournalWriter::new(owner, start, vote, position, found.blocks),
@@ -202,6 +199,7 @@ impl Replica {
             data: data.clone(),
             jobs: 0,
             planted: PlantedState::default(),
+            figures: Box::default(),
             options,
             core: Box::new(core),
         };

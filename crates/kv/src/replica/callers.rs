@@ -93,11 +93,11 @@ impl Callers {
         true
     }
 
-    /// The endpoint that waits for this request, which has a result now.
-    pub(crate) fn finished(&mut self, session: u64, request: u64) -> Option<NodeId> {
+    /// The endpoint that waits for this request, which has a result now, and since when.
+    pub(crate) fn finished(&mut self, session: u64, request: u64) -> Option<(NodeId, Time)> {
         let caller = self.requests.remove(&(session, request))?;
         self.budget.give_back(caller.endpoint, caller.length);
-        Some(caller.endpoint)
+        Some((caller.endpoint, caller.since))
     }
 
     /// Handles a hello. `resend` is the time after which a command without a result may be lost.

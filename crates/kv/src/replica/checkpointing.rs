@@ -136,6 +136,7 @@ impl Replica {
         out: &mut Vec<Output<Outcome>>,
     ) -> Result<(), ConsensusStopped> {
         self.end_turn(Some((mark.index, mark.digest)));
+        self.figures.checkpointed = Some(self.now);
         self.core.checkpointed(mark.clone());
         let mut to = self.checkpoints.stored()[0].index;
         if self.checkpoints.stored().len() < 2 {

@@ -171,6 +171,12 @@ impl Checkpoints {
         self.work.as_ref().map(|work| work.head.index)
     }
 
+    /// Bytes written of the checkpoint under way, and is there one?
+    pub(crate) fn progress(&self) -> (u64, bool) {
+        let written = self.work.as_ref().map(|work| work.written);
+        (written.unwrap_or(0), written.is_some())
+    }
+
     /// Does the checkpoint under way hold a snapshot without a turn?
     pub(crate) fn is_waiting(&self) -> bool {
         let stage = self.work.as_ref().map(|work| &work.stage);

@@ -120,6 +120,7 @@ impl Replica {
         out: &mut Vec<Output<Outcome>>,
     ) {
         if !is_well_formed(header, &bytes) {
+            self.figures.refused += 1;
             return refuse(from, header, Code::Malformed, out);
         }
         let operations = Operations::new(&bytes, header.count);
@@ -129,9 +130,11 @@ impl Replica {
                 endpoint: from,
                 message: bytes,
                 length,
+                since: self.now,
             };
             // A read has no effect, so a refusal is right whatever became of earlier deliveries.
             if !self.reads.push(read) {
+                self.figures.refused += 1;
                 refuse(from, header, Code::Overloaded, out);
             }
             return;
@@ -142,6 +145,8 @@ impl Replica {
             .has_room(StoreCommand::request_length(bytes.len()));
         if has_room && self.callers.wait(request, from, length, self.now) {
             self.pending.push_request(bytes);
+        } else {
+            self.figures.refused += 1;
         }
     }
 }

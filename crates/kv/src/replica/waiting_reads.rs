@@ -15,6 +15,8 @@ pub(crate) struct WaitingRead {
     pub(crate) message: Vec<u8>,
     /// Bytes of the reply, about.
     pub(crate) length: usize,
+    /// When it arrived.
+    pub(crate) since: Time,
 }
 
 /// Reads in three stages: gathering until an index is asked for, asked, granted and waiting for the state. A read is
