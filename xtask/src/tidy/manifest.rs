@@ -39,6 +39,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("suite", &["runner", "sim"]),
     ("report", &["checker", "query"]),
     ("kv-suite", &["suite", "kv", "report"]),
+    ("volume-suite", &["suite", "volume", "report"]),
     ("truth", &["check", "kv", "host", "interchange"]),
     (
         "cli",
@@ -46,6 +47,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "archive-service",
             "suite",
             "kv-suite",
+            "volume-suite",
             "report",
             "volume",
             "columnar",

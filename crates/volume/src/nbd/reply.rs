@@ -28,7 +28,8 @@ pub struct NbdReply {
     pub head: Vec<u8>,
     /// Sent after it.
     pub payload: Vec<u8>,
-    /// [`NbdHeader::memory`] of the request, which its driver reserved and frees when the reply is written.
+    /// [`NbdHeader::memory`] of the request, which its driver reserved and frees when the reply is written; 0 if the header's
+    /// [check](NbdHeader::check) failed.
     pub memory: usize,
 }
 

@@ -84,8 +84,11 @@ impl NbdRequests {
             Ok(command) if is_complete => command,
             checked => {
                 let error = checked.err().unwrap_or(NbdErrno::Invalid);
-                let text = refusal(error);
-                out.push(NbdOutput::Reply(connection, form.failed(error, text)));
+                let mut reply = form.failed(error, refusal(error));
+                if checked.is_err() {
+                    reply.memory = 0;
+                }
+                out.push(NbdOutput::Reply(connection, reply));
                 return;
             }
         };
