@@ -129,6 +129,7 @@ impl ServedVolume {
                 protocol: PROTOCOL,
                 key: None,
                 peers: PeerOptions::default(),
+                http: None,
             };
             let serve = move || {
                 let server = NbdServer::new(export, limits, calls);
