@@ -78,8 +78,9 @@ pub struct OpenLog {
     pub end: u64,
     /// A segment of at least this many bytes is followed by a new one.
     pub segment_length: u64,
-    /// Are the files of removed segments written over as new ones? Then the last segment may have old bytes after its end, so
-    /// the log's blocks must have increasing numbers by which recovery distinguishes them (those of `seatrial_blocks` do).
+    /// Are the files of removed segments written over as new ones? Then the last segment may have zeros and old bytes after its
+    /// end, so the log's blocks must have increasing numbers by which recovery distinguishes them (those of `seatrial_blocks`
+    /// do).
     pub reuses_segments: bool,
 }
 
@@ -98,6 +99,8 @@ impl OpenLog {
     }
 }
 
+/// Maximum number of zeros that are written after the end of a log that reuses segments.
+const AHEAD_MAX: u64 = 1 << 20;
 /// Maximum number of removed segments that are kept as files.
 const SPARES_MAX: usize = 2;
 
@@ -221,7 +224,8 @@ pub(crate) fn in_file(path: &Path, error: &io::Error) -> io::Error {
 /// With [`OpenLog::reuses_segments`] the file of a removed segment is kept, as `log.spare-0` or `-1`, and becomes the next new
 /// segment: a sync of bytes that replace others has no metadata to write, and on journaling file systems takes a fraction of
 /// the time of one after a file grew. Such a file has the old bytes until they are written over; before the next segment begins
-/// they are cut off, so they can only follow the end of the log.
+/// they are cut off, so they can only follow the end of the log. A file that grows all the same, by short appends, grows by
+/// zeros for many of them at a time.
 ///
 /// A failed call leaves the log in an unknown state: every later call fails too.
 ///
@@ -238,6 +242,8 @@ pub struct LogWriter {
     /// The last segment, and its length.
     medium: Arc<dyn Medium>,
     length: u64,
+    /// Bytes of the last segment's file: old ones and zeros follow `length`.
+    file_length: u64,
     /// Numbers of the spare files; at most [`SPARES_MAX`].
     spares: Vec<usize>,
     reuses_segments: bool,
@@ -303,6 +309,7 @@ impl LogWriter {
             starts,
             medium,
             length,
+            file_length: length,
             spares,
             reuses_segments: log.reuses_segments,
             is_synced: true,
@@ -349,6 +356,23 @@ impl LogWriter {
         self.medium.write_at(self.length, bytes)?;
         self.length += bytes.len() as u64;
         self.is_synced = false;
+        if self.length > self.file_length {
+            self.file_length = self.length;
+            self.write_ahead(bytes.len() as u64)?;
+        }
+        Ok(())
+    }
+
+    /// Writes zeros after the end, if a file that grew will probably grow by many more appends of this length: the same sync
+    /// makes them durable, and the next syncs have no metadata to write.
+    fn write_ahead(&mut self, appended: u64) -> io::Result<()> {
+        let ahead = (self.segment_length / 4).min(AHEAD_MAX);
+        let end = (self.length + ahead).min(self.segment_length);
+        if self.reuses_segments && appended <= ahead / 4 && end > self.length {
+            let zeros = vec![0; (end - self.length) as usize];
+            self.medium.write_at(self.length, &zeros)?;
+            self.file_length = end;
+        }
         Ok(())
     }
 
@@ -372,20 +396,22 @@ impl LogWriter {
         self.storage.sync_folder(&self.folder)?;
         self.starts.push_back(start);
         (self.length, self.is_synced) = (0, true);
+        self.file_length = self.medium.len();
         Ok(())
     }
 
     /// Cuts off what the file of the last segment had before it was reused. False: there is nothing.
-    fn cut_old_bytes(&self) -> io::Result<bool> {
-        let has_old_bytes = self.medium.len() > self.length;
+    fn cut_old_bytes(&mut self) -> io::Result<bool> {
+        let has_old_bytes = self.file_length > self.length;
         if has_old_bytes {
             self.medium.set_len(self.length)?;
+            self.file_length = self.length;
         }
         Ok(has_old_bytes)
     }
 
     /// Ends an orderly life: the files have nothing after the end of the log, so that the next start finds nothing to cut off.
-    pub fn close(self) -> io::Result<()> {
+    pub fn close(mut self) -> io::Result<()> {
         self.usable()?;
         self.cut_old_bytes().map(|_| ())
     }

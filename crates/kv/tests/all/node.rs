@@ -6,7 +6,7 @@ use seatrial_kv::{
 };
 use seatrial_machine::{
     DataFolder, FileFolder, FileQueue, Input, Job, LogName, LogWriter, Machine, NodeId, OpenLog,
-    Output, Storage, Ticket, Time,
+    Output, SEGMENT_LENGTH, Storage, Ticket, Time,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -48,7 +48,8 @@ impl ReplicaDriver {
         let (replica, report) = Replica::boot(&data, options).map_err(|it| failed(&it))?;
         let end = OpenLog {
             segment_length,
-            reuses_segments: true,
+            // Where each crash is tried, zeros after the end of a large segment would only cost time.
+            reuses_segments: segment_length < SEGMENT_LENGTH,
             ..OpenLog::new(LogName::MAIN, report.recovery.end)
         };
         let log = LogWriter::open(storage, folder, end).map_err(|it| failed(&it))?;
