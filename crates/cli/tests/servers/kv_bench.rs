@@ -40,21 +40,27 @@ fn an_experiment_writes_a_row_for_each_run_and_each_second() {
     let file = |end: &str| format!("{out}/e3{end}");
     assert_eq!(
         column(&file(".csv"), "run"),
-        ["checkpoints none", "checkpoints concurrent"]
+        [
+            "log none checkpoints none",
+            "log none checkpoints concurrent",
+            "log synced checkpoints none",
+            "log synced checkpoints concurrent",
+        ]
     );
     for operations in column(&file(".csv"), "operations") {
         assert!(operations.parse::<u64>().unwrap() > 0);
     }
-    assert_eq!(column(&file(".csv"), "errors"), ["0", "0"]);
-    assert_eq!(column(&file(".csv"), "checkpoints")[0], "0");
+    assert_eq!(column(&file(".csv"), "errors"), ["0"; 4]);
+    let checkpoints = column(&file(".csv"), "checkpoints");
+    assert_eq!([&*checkpoints[0], &*checkpoints[2]], ["0", "0"]);
     assert_eq!(
         column(&file("-windows.csv"), "second"),
-        ["0", "1", "0", "1"]
+        ["0", "1", "0", "1", "0", "1", "0", "1"]
     );
     assert!(
         std::fs::read_to_string(file(".svg"))
             .unwrap()
-            .contains("checkpoints none")
+            .contains("log synced checkpoints none")
     );
     assert!(
         !std::path::Path::new(&data).exists(),
