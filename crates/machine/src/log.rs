@@ -1,11 +1,11 @@
 //! Logs of a machine: append-only byte sequences in segment files, read by position, truncated at the head.
 
-use crate::{Disk, Medium, Storage};
-use std::collections::VecDeque;
+use crate::{DataFolder, Disk, Medium, Storage};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Name of a log and of its files: 1 to 32 characters out of `a-z`, `0-9` and `_`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -205,6 +205,69 @@ impl Disk for Log {
             (at, rest) = (at + there as u64, following);
         }
         Ok(())
+    }
+}
+
+/// Reads a log that is being appended to, for jobs: by position, without a view of its end. Segments are opened when they are
+/// first needed and stay open until they are freed and [`LogReader::forget`] is called.
+#[derive(Debug)]
+pub struct LogReader {
+    data: DataFolder,
+    name: LogName,
+    /// The open segments, by their first position.
+    segments: Mutex<BTreeMap<u64, Arc<dyn Medium>>>,
+}
+
+impl LogReader {
+    /// A reader of a log of this folder.
+    pub fn new(data: DataFolder, name: LogName) -> LogReader {
+        LogReader {
+            data,
+            name,
+            segments: Mutex::default(),
+        }
+    }
+
+    /// Reads bytes that the driver has reported as written, and that lie in one append.
+    pub fn read_at(&self, position: u64, buffer: &mut [u8]) -> io::Result<()> {
+        if let Some((start, medium)) = self.segment(position)
+            && medium.read_at(position - start, buffer).is_ok()
+        {
+            return Ok(());
+        }
+        // A segment that was begun since, or is not open yet.
+        self.refresh()?;
+        let (start, medium) = self
+            .segment(position)
+            .ok_or_else(|| io::Error::new(ErrorKind::NotFound, "this part of the log was freed"))?;
+        medium.read_at(position - start, buffer)
+    }
+
+    /// Closes the segments that end before a position.
+    pub fn forget(&self, position: u64) {
+        let mut segments = self.lock();
+        let first = segments.range(..=position).next_back().map(|it| *it.0);
+        if let Some(first) = first {
+            *segments = segments.split_off(&first);
+        }
+    }
+
+    fn segment(&self, position: u64) -> Option<(u64, Arc<dyn Medium>)> {
+        let segments = self.lock();
+        let (start, medium) = segments.range(..=position).next_back()?;
+        Some((*start, Arc::clone(medium)))
+    }
+
+    fn refresh(&self) -> io::Result<()> {
+        let log = self.data.log(self.name)?;
+        let opened = log.segments.into_iter();
+        *self.lock() = opened.map(|it| (it.start, it.medium)).collect();
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<dyn Medium>>> {
+        // No statement under the lock can panic half-way, so a poisoned lock is harmless.
+        self.segments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -23,7 +23,7 @@ pub enum GuestRequest {
         /// Reply only when it is durable on a quorum.
         fua: bool,
     },
-    /// Writes those of these blocks that were never written or trimmed.
+    /// Writes those of these blocks that were never written. (A trimmed block was written.)
     WriteUnwritten {
         /// The first block.
         first: BlockNumber,

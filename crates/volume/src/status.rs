@@ -20,6 +20,10 @@ pub struct VolumeStatus {
     pub done: [u64; 4],
     /// Bytes read and written by guests.
     pub bytes: [u64; 2],
+    /// Replies to guests.
+    pub replies: u64,
+    /// Those of them that are errors.
+    pub failed: u64,
     /// The replicas.
     pub replicas: Vec<MirrorStatus>,
     /// Names of the snapshots.

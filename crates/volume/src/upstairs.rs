@@ -1,0 +1,493 @@
+//! The owner of a volume: takes a guest's requests and keeps its replicas equal.
+
+mod activation;
+mod flushes;
+mod guest_reads;
+mod live_repair;
+mod mirror;
+mod questions;
+mod seal_jobs;
+mod stream_items;
+mod unwritten;
+mod writes;
+
+use crate::block_context::BlockVersion;
+use crate::geometry::{BlockSpan, Geometry};
+use crate::guest::{GuestError, GuestReply, GuestRequest, REQUEST_LENGTH_MAX};
+use crate::lineage::Lineage;
+use crate::seal::KeyRing;
+use crate::status::{MirrorState, MirrorStatus, VolumeStatus};
+use crate::volume_bug::VolumeBug;
+use crate::volume_message::FromReplica;
+use activation::ActivationPhase;
+use flushes::Flushes;
+use guest_reads::GuestReads;
+use live_repair::{Repair, VerifiedChunk};
+use mirror::Mirror;
+use questions::Questions;
+use seal_jobs::{OpenedSlots, SealedSlots};
+use seatrial_machine::{Input, Machine, NodeId, Output, Ticket, Time};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use stream_items::StreamItems;
+use unwritten::RangeLocks;
+
+/// What the upstairs pushes.
+pub(crate) type Outputs = Vec<Output<GuestReply>>;
+
+/// Options of an upstairs.
+#[derive(Clone, Debug)]
+pub struct UpstairsOptions {
+    /// The volume.
+    pub geometry: Geometry,
+    /// Its keys.
+    pub keys: KeyRing,
+    /// The replicas, at most 16.
+    pub replicas: Vec<NodeId>,
+    /// Replicas that must have a flush, or grant a generation. More than half of them.
+    pub quorum: usize,
+    /// Identifies this start: a random number, not 0.
+    pub upstairs: u128,
+    /// Activate at the start, and again when that fails.
+    pub activates: bool,
+    /// Interval of looking after what is late.
+    pub tick: Duration,
+    /// A message without an answer is sent again after this.
+    pub resend_after: Duration,
+    /// A replica that is silent for this long is offline.
+    pub silence: Duration,
+    /// Writes are flushed at the latest after this.
+    pub flush_interval: Duration,
+    /// Bytes of writes that may be under way or not durable; further ones wait.
+    pub retained_bytes_max: usize,
+    /// Longer writes are encrypted, and longer reads decrypted, by jobs.
+    pub inline_bytes_max: usize,
+    /// Chunks that one repair has under way.
+    pub repair_window: usize,
+    /// Bytes a second that repairs may copy.
+    pub repair_rate: u64,
+    /// A bug to plant.
+    pub bug: Option<VolumeBug>,
+}
+
+impl UpstairsOptions {
+    /// The usual options: a quorum of more than half.
+    pub fn new(
+        geometry: Geometry,
+        keys: KeyRing,
+        replicas: Vec<NodeId>,
+        upstairs: u128,
+    ) -> UpstairsOptions {
+        UpstairsOptions {
+            geometry,
+            keys,
+            quorum: replicas.len() / 2 + 1,
+            replicas,
+            upstairs,
+            activates: false,
+            tick: Duration::from_millis(50),
+            resend_after: Duration::from_millis(500),
+            silence: Duration::from_secs(3),
+            flush_interval: Duration::from_millis(500),
+            retained_bytes_max: 64 << 20,
+            inline_bytes_max: 8 << 10,
+            repair_window: 16,
+            repair_rate: 200 << 20,
+            bug: None,
+        }
+    }
+}
+
+/// The owner of a volume.
+///
+/// A write gets the next version ([`BlockVersion`]), is encrypted, and is sent to every replica in one order, the same for all.
+/// It is acknowledged to the guest at once, and kept until it is durable on a quorum and carried out by every replica in session
+/// ([`stream_items`]). A read goes to one replica that has carried out every earlier write to its blocks ([`guest_reads`]).
+/// Because a block's newest version wins wherever it arrives, writes need no order among themselves, a message may be sent
+/// twice, and a replica may be repaired while it is written ([`live_repair`]).
+///
+/// An activation is a generation granted durably by a quorum, a replica among them whose last flush is the newest, the others
+/// made equal to it, and a flush ([`activation`]). From then on a quorum has everything that was ever acknowledged as durable.
+///
+/// Its loop: a request or a message → outputs; a tick looks after what is late. Memory: the retained writes, which are bounded,
+/// and the requests of the guest. Cost: a copy of each write for each replica.
+#[derive(Debug)]
+pub struct Upstairs {
+    options: UpstairsOptions,
+    phase: ActivationPhase,
+    generation: u32,
+    /// The generations of this activation: the first, and those to which it was raised.
+    generations: Vec<u32>,
+    /// Was the generation chosen here, and not by the guest?
+    is_chosen: bool,
+    lineage: Lineage,
+    mirrors: Vec<Mirror>,
+    items: StreamItems,
+    flushes: Flushes,
+    reads: GuestReads,
+    questions: Questions,
+    repairs: BTreeMap<usize, Repair>,
+    locks: RangeLocks,
+    /// Names of the snapshots, and the flush of each.
+    snapshots: Vec<(String, u64)>,
+    /// Counts the blocks that were sealed.
+    counter: u64,
+    /// Writes that wait for memory, or for a quorum.
+    waiting: VecDeque<(Ticket, GuestRequest)>,
+    tickets: u64,
+    sessions: u64,
+    /// When the next tick is due.
+    tick_at: Time,
+    done: [u64; 4],
+    bytes: [u64; 2],
+    /// Replies to guests, and those of them that are errors.
+    replies: u64,
+    failed: u64,
+}
+
+impl Upstairs {
+    /// An upstairs without sessions.
+    ///
+    /// Panics if the quorum is not more than half of 1 to 16 replicas.
+    pub fn new(mut options: UpstairsOptions) -> Upstairs {
+        let count = options.replicas.len();
+        assert!(
+            (1..=16).contains(&count) && options.quorum * 2 > count && options.quorum <= count,
+            "a quorum of {} of {count} replicas",
+            options.quorum
+        );
+        if options.bug == Some(VolumeBug::SwappedBlocks) {
+            options.keys = options.keys.without_block_numbers();
+        }
+        Upstairs {
+            phase: ActivationPhase::Inactive,
+            generation: 0,
+            generations: Vec::new(),
+            is_chosen: false,
+            lineage: Lineage::default(),
+            mirrors: options
+                .replicas
+                .iter()
+                .map(|node| Mirror::new(*node))
+                .collect(),
+            items: StreamItems::default(),
+            flushes: Flushes::default(),
+            reads: GuestReads::default(),
+            questions: Questions::default(),
+            repairs: BTreeMap::new(),
+            locks: RangeLocks::default(),
+            snapshots: Vec::new(),
+            counter: 0,
+            waiting: VecDeque::new(),
+            tickets: 0,
+            // A message of an earlier start, still under way, must not pass for one of this start.
+            sessions: ((options.upstairs >> 64) as u64 ^ options.upstairs as u64) << 24,
+            tick_at: Time::ZERO,
+            done: [0; 4],
+            bytes: [0; 2],
+            replies: 0,
+            failed: 0,
+            options,
+        }
+    }
+
+    /// Can guests use the volume?
+    pub fn is_active(&self) -> bool {
+        matches!(self.phase, ActivationPhase::Active)
+    }
+
+    /// What it is doing.
+    pub fn status(&self) -> VolumeStatus {
+        VolumeStatus {
+            is_active: self.is_active(),
+            generation: self.generation,
+            flush: self.flushes.durable(),
+            retained_bytes: self.items.bytes() as u64,
+            requests: (self.waiting.len() + self.reads.len() + self.flushes.waiters()) as u64,
+            done: self.done,
+            bytes: self.bytes,
+            replies: self.replies,
+            failed: self.failed,
+            replicas: self
+                .mirrors
+                .iter()
+                .enumerate()
+                .map(|(at, it)| self.mirror_status(at, it))
+                .collect(),
+            snapshots: self.snapshots.iter().map(|it| it.0.clone()).collect(),
+        }
+    }
+
+    fn mirror_status(&self, at: usize, mirror: &Mirror) -> MirrorStatus {
+        MirrorStatus {
+            node: mirror.node,
+            state: mirror.state,
+            reason: mirror.reason.clone(),
+            unacknowledged: mirror.unacknowledged() as u64,
+            repairs: mirror.repairs,
+            chunks_left: self.repairs.get(&at).map_or(0, Repair::chunks_left),
+            resent: mirror.resent,
+            damaged: mirror.damaged,
+        }
+    }
+
+    fn next_ticket(&mut self) -> Ticket {
+        self.tickets += 1;
+        Ticket(self.tickets)
+    }
+
+    /// Takes the versions of this many blocks.
+    fn take_versions(&mut self, count: u32) -> BlockVersion {
+        let version = BlockVersion {
+            generation: self.generation,
+            counter: self.counter + 1,
+        };
+        self.counter += u64::from(count);
+        version
+    }
+
+    /// The first generation of this activation.
+    fn first_generation(&self) -> u32 {
+        self.generations.first().copied().unwrap_or(self.generation)
+    }
+
+    fn has_bug(&self, bug: VolumeBug) -> bool {
+        self.options.bug == Some(bug)
+    }
+
+    /// The whole blocks of a request; the error names what is wrong.
+    fn span_of(&self, first: crate::BlockNumber, bytes: usize) -> Result<BlockSpan, GuestError> {
+        let length = self.options.geometry.block_length as usize;
+        if bytes == 0 || !bytes.is_multiple_of(length) || bytes > REQUEST_LENGTH_MAX {
+            return Err(GuestError::Range(format!(
+                "{bytes} bytes are not whole blocks of {length} bytes, up to {REQUEST_LENGTH_MAX}"
+            )));
+        }
+        self.checked(BlockSpan {
+            first,
+            count: (bytes / length) as u32,
+        })
+    }
+
+    fn checked(&self, span: BlockSpan) -> Result<BlockSpan, GuestError> {
+        if self.options.geometry.contains(span) {
+            return Ok(span);
+        }
+        Err(GuestError::Range(format!(
+            "{span} are not in the volume, which has {}",
+            self.options.geometry.blocks
+        )))
+    }
+
+    fn reply(&mut self, ticket: Ticket, reply: GuestReply, out: &mut Outputs) {
+        self.replies += 1;
+        out.push(Output::Reply(ticket, reply));
+    }
+
+    fn fail(&mut self, ticket: Ticket, error: GuestError, out: &mut Outputs) {
+        self.failed += 1;
+        self.reply(ticket, GuestReply::Failed(error), out);
+    }
+
+    /// A request of a guest.
+    fn request(&mut self, now: Time, ticket: Ticket, request: GuestRequest, out: &mut Outputs) {
+        let result = match request {
+            GuestRequest::Status => {
+                let status = Box::new(self.status());
+                return self.reply(ticket, GuestReply::Status(status), out);
+            }
+            GuestRequest::Activate { generation } => self.activate(now, ticket, generation, out),
+            _ if !self.is_active() => Err(self.inactive()),
+            GuestRequest::Read(span) => self
+                .checked(span)
+                .map(|span| self.begin_read(now, ticket, span, out)),
+            GuestRequest::Write { .. } | GuestRequest::Trim { .. } => {
+                self.waiting.push_back((ticket, request));
+                self.admit_writes(now, out);
+                Ok(())
+            }
+            GuestRequest::WriteUnwritten { first, bytes } => self
+                .span_of(first, bytes.len())
+                .map(|span| self.begin_unwritten(now, ticket, span, bytes, out)),
+            GuestRequest::Extents(span) => self
+                .checked(span)
+                .map(|span| self.begin_extents(now, ticket, span, out)),
+            GuestRequest::Flush => {
+                self.begin_flush(now, Some(ticket), out);
+                Ok(())
+            }
+            GuestRequest::Snapshot(name) => self.begin_snapshot(now, ticket, name, out),
+            GuestRequest::DropSnapshot(name) => self.drop_snapshot(now, ticket, name, out),
+            GuestRequest::Deactivate => {
+                self.begin_flush(now, Some(ticket), out);
+                self.phase = ActivationPhase::Closing;
+                Ok(())
+            }
+            GuestRequest::Replace { replica, address } => {
+                self.replace(now, ticket, replica, address, out)
+            }
+        };
+        if let Err(error) = result {
+            self.fail(ticket, error, out);
+        }
+    }
+
+    /// Why the volume cannot be used.
+    fn inactive(&self) -> GuestError {
+        match self.phase {
+            ActivationPhase::Deposed(generation) => GuestError::Deposed { generation },
+            _ => GuestError::Inactive,
+        }
+    }
+
+    /// Puts an empty replica in place of another one.
+    fn replace(
+        &mut self,
+        now: Time,
+        ticket: Ticket,
+        replica: NodeId,
+        address: std::net::SocketAddr,
+        out: &mut Outputs,
+    ) -> Result<(), GuestError> {
+        let Some(at) = self.mirrors.iter().position(|it| it.node == replica) else {
+            return Err(GuestError::Refused(format!(
+                "{replica} is no replica of this volume"
+            )));
+        };
+        let others = self.active_mirrors().filter(|it| *it != at).count();
+        if others < self.options.quorum.min(self.mirrors.len() - 1).max(1) {
+            return Err(GuestError::Refused(format!(
+                "without {replica} only {others} replicas have everything"
+            )));
+        }
+        self.go_offline(at, "replaced", now, out);
+        out.push(Output::Address {
+            node: replica,
+            address: Some(address),
+        });
+        self.mirrors[at].attach_at = now;
+        self.reply(ticket, GuestReply::Done, out);
+        Ok(())
+    }
+
+    /// A message of a replica.
+    fn receive(&mut self, now: Time, from: NodeId, bytes: &[u8], out: &mut Outputs) {
+        let Some(at) = self.mirrors.iter().position(|it| it.node == from) else {
+            return;
+        };
+        let Ok(message) = FromReplica::decode(bytes) else {
+            return; // not a message of a replica
+        };
+        let session = match &message {
+            FromReplica::Attached { session, .. }
+            | FromReplica::Refused { session, .. }
+            | FromReplica::Acked { session, .. }
+            | FromReplica::Slots { session, .. }
+            | FromReplica::Versions { session, .. }
+            | FromReplica::Changes { session, .. }
+            | FromReplica::Failed { session, .. } => *session,
+        };
+        if session != self.mirrors[at].session {
+            return; // of a session that has ended
+        }
+        self.mirrors[at].heard_at = now;
+        match message {
+            FromReplica::Attached { .. } => self.attached(now, at, message, out),
+            FromReplica::Refused {
+                reason, promised, ..
+            } => self.refused(now, at, reason, promised, out),
+            FromReplica::Acked {
+                applied, flushed, ..
+            } => self.acked(now, at, applied, flushed, out),
+            other => self.answered(now, at, other, out),
+        }
+    }
+
+    fn computed(
+        &mut self,
+        now: Time,
+        ticket: Ticket,
+        result: seatrial_machine::Computed,
+        out: &mut Outputs,
+    ) {
+        let result = match result.downcast::<SealedSlots>() {
+            Ok(sealed) => return self.have_sealed(now, *sealed, out),
+            Err(other) => other,
+        };
+        let result = match result.downcast::<OpenedSlots>() {
+            Ok(opened) => return self.have_opened(now, ticket, *opened, out),
+            Err(other) => other,
+        };
+        if let Ok(verified) = result.downcast::<VerifiedChunk>() {
+            self.have_verified(now, &verified, out);
+        }
+    }
+
+    /// Looks after what is late.
+    fn tick(&mut self, now: Time, out: &mut Outputs) {
+        self.tick_at = now + self.options.tick;
+        self.seek_sessions(now, out);
+        self.resend(now, out);
+        self.ask_again(now, out);
+        self.flush_in_time(now, out);
+        self.step_repairs(now, out);
+        self.admit_writes(now, out);
+        self.retry_reads(now, out);
+        self.retry_all_versions(now, out);
+    }
+
+    /// Indices of the replicas that have everything.
+    fn active_mirrors(&self) -> impl Iterator<Item = usize> {
+        let mirrors = self.mirrors.iter().enumerate();
+        mirrors
+            .filter(|(_, it)| it.state == MirrorState::Active)
+            .map(|(at, _)| at)
+    }
+
+    /// Indices of the replicas that get every write.
+    fn mirrors_in_session(&self) -> impl Iterator<Item = usize> {
+        let mirrors = self.mirrors.iter().enumerate();
+        mirrors
+            .filter(|(_, it)| it.is_in_session())
+            .map(|(at, _)| at)
+    }
+
+    /// Are so many replicas there that a flush can succeed?
+    fn has_quorum(&self) -> bool {
+        self.active_mirrors().count() >= self.options.quorum
+    }
+}
+
+impl Machine for Upstairs {
+    type Request = GuestRequest;
+    type Reply = GuestReply;
+
+    fn turn(&mut self, now: Time, input: Input<GuestRequest>, out: &mut Outputs) {
+        match input {
+            Input::Message { from, bytes } => self.receive(now, from, &bytes, out),
+            Input::Request(ticket, request) => self.request(now, ticket, request, out),
+            Input::Computed(ticket, result) => self.computed(now, ticket, result, out),
+            Input::Wake | Input::Appended(_) | Input::FileDone(..) => {}
+        }
+        if now >= self.tick_at {
+            self.tick(now, out);
+        }
+    }
+
+    fn wake_at(&self) -> Option<Time> {
+        Some(self.tick_at)
+    }
+
+    fn check_invariants(&self) {
+        self.items.check();
+        for mirror in &self.mirrors {
+            mirror.check();
+        }
+        assert!(
+            self.repairs
+                .keys()
+                .all(|at| self.mirrors[*at].state == MirrorState::Repairing),
+            "only a replica in repair is repaired"
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! Encryption and decryption, outside of the upstairs' turns.
+
+use crate::block_context::{BlockVersion, split_slots};
+use crate::geometry::{BlockNumber, BlockSpan};
+use crate::seal::KeyRing;
+use seatrial_machine::{Computed, Job};
+
+/// Seals the blocks of a write.
+pub(crate) struct SealBlocks {
+    pub(crate) keys: KeyRing,
+    /// The item of the stream.
+    pub(crate) id: u64,
+    pub(crate) span: BlockSpan,
+    /// The version of the first block; the others follow.
+    pub(crate) version: BlockVersion,
+    /// The bytes; none: zeros.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) block_length: u32,
+}
+
+/// The slots of a write.
+pub(crate) struct SealedSlots {
+    pub(crate) id: u64,
+    pub(crate) slots: Vec<u8>,
+}
+
+impl Job for SealBlocks {
+    fn run(self: Box<Self>) -> Computed {
+        Box::new(self.seal())
+    }
+}
+
+impl SealBlocks {
+    pub(crate) fn seal(&self) -> SealedSlots {
+        let length = self.block_length as usize;
+        let count = self.span.count as usize;
+        let mut slots = Vec::with_capacity(count * crate::CONTEXT_LENGTH + self.bytes.len());
+        for at in 0..count {
+            let version = BlockVersion {
+                counter: self.version.counter + at as u64,
+                ..self.version
+            };
+            let block = BlockNumber(self.span.first.0 + at as u64);
+            let bytes = if self.bytes.is_empty() {
+                &[][..]
+            } else {
+                &self.bytes[at * length..(at + 1) * length]
+            };
+            self.keys.seal(&mut slots, block, version, bytes);
+        }
+        SealedSlots { id: self.id, slots }
+    }
+}
+
+/// Opens the slots that a replica delivered.
+pub(crate) struct OpenSlots {
+    pub(crate) keys: KeyRing,
+    pub(crate) span: BlockSpan,
+    pub(crate) slots: Vec<u8>,
+    pub(crate) block_length: u32,
+}
+
+/// The plain bytes, or the first block that is not intact; and the slots.
+pub(crate) struct OpenedSlots {
+    pub(crate) result: Result<Vec<u8>, BlockNumber>,
+    pub(crate) slots: Vec<u8>,
+}
+
+impl Job for OpenSlots {
+    fn run(self: Box<Self>) -> Computed {
+        Box::new(self.open())
+    }
+}
+
+impl OpenSlots {
+    pub(crate) fn open(self) -> OpenedSlots {
+        let result = self.plain();
+        OpenedSlots {
+            result,
+            slots: self.slots,
+        }
+    }
+
+    fn plain(&self) -> Result<Vec<u8>, BlockNumber> {
+        let slots = split_slots(&self.slots, self.span.count, self.block_length);
+        let slots = slots.ok_or(self.span.first)?;
+        let mut plain = Vec::with_capacity(self.span.count as usize * self.block_length as usize);
+        for (block, slot) in self.span.blocks().zip(&slots) {
+            if !self.keys.open(&mut plain, block, slot, self.block_length) {
+                return Err(block);
+            }
+        }
+        Ok(plain)
+    }
+}
