@@ -7,12 +7,17 @@ mod region_jobs;
 mod region_log;
 mod region_record;
 mod region_recovery;
+mod stored_region;
 mod upkeep;
 mod upstairs_session;
 
 pub use block_map::CHUNK_BLOCKS;
 pub(crate) use region::chunk_span;
 pub use region_recovery::{RegionError, RegionReport};
+pub use stored_region::{
+    BlockDefect, DEFECTS_MAX, RegionCheck, RegionDifference, StoredBlock, StoredRegion,
+    StoredSnapshot,
+};
 
 use crate::block_context::{BlockVersion, split_slots};
 use crate::geometry::{BlockNumber, BlockSpan, Geometry};

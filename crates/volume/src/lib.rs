@@ -16,8 +16,9 @@ pub use block_context::{
     BlockContent, BlockContext, BlockSlot, BlockVersion, CONTEXT_LENGTH, split_slots,
 };
 pub use downstairs::{
-    CHUNK_BLOCKS, Downstairs, DownstairsOptions, READ_LENGTH_MAX, REPLICA_MESSAGE_MAX, RegionError,
-    RegionReport,
+    BlockDefect, CHUNK_BLOCKS, DEFECTS_MAX, Downstairs, DownstairsOptions, READ_LENGTH_MAX,
+    REPLICA_MESSAGE_MAX, RegionCheck, RegionDifference, RegionError, RegionReport, StoredBlock,
+    StoredRegion, StoredSnapshot,
 };
 pub use geometry::{BLOCK_LENGTH_RANGE, BLOCKS_MAX, BlockNumber, BlockSpan, Geometry, VolumeId};
 pub use guest::{GuestError, GuestReply, GuestRequest, REQUEST_LENGTH_MAX};
