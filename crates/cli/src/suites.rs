@@ -55,7 +55,8 @@ impl Suites {
             let name = suite.name();
             let is_unique = all[..number].iter().all(|other| other.name() != name);
             assert!(is_unique, "two suites are called {name}");
-            assert!(!suite.workloads().is_empty(), "{name} has no workload");
+            let is_used = !suite.workloads().is_empty() || !suite.tools().is_empty();
+            assert!(is_used, "{name} has no workload and no command");
         }
         Suites {
             all: all.to_vec(),
@@ -65,11 +66,17 @@ impl Suites {
 
     /// The suite called `name`.
     pub(crate) fn named(&self, name: &str) -> Result<&'static dyn Suite> {
-        let found = self.all.iter().find(|suite| suite.name() == name);
-        found.copied().ok_or_else(|| {
-            let names = self.all.iter().map(|suite| suite.name());
+        let found = self.tested().find(|suite| suite.name() == name);
+        found.ok_or_else(|| {
+            let names = self.tested().map(|suite| suite.name());
             anyhow!(unknown_name("suite", name, names))
         })
+    }
+
+    /// The suites with workloads: those that can be tested.
+    fn tested(&self) -> impl Iterator<Item = &'static dyn Suite> {
+        let all = self.all.iter().copied();
+        all.filter(|suite| !suite.workloads().is_empty())
     }
 
     /// What a check needs of them.
@@ -100,7 +107,7 @@ impl Suites {
     /// Each option of this verb once, with the names of the suites that have it.
     fn options(&self, verb: Verb) -> Vec<(SuiteOption, String)> {
         let mut options: Vec<(SuiteOption, String)> = Vec::new();
-        for suite in &self.all {
+        for suite in self.tested() {
             let own = suite.options().iter();
             for option in own.filter(|option| option.verbs.contains(&verb)) {
                 match options
@@ -139,7 +146,7 @@ impl Suites {
                 hang(&mut text, label, &names.join(", "), 6);
             }
         };
-        for suite in &self.all {
+        for suite in self.tested() {
             if verb == Verb::Sim && suite.simulator().is_none() {
                 continue;
             }
@@ -169,7 +176,7 @@ impl Suites {
             }
             text.push('\n');
         }
-        let suite = self.all.first().map_or("SUITE", |suite| suite.name());
+        let suite = self.tested().next().map_or("SUITE", |suite| suite.name());
         let example = match verb {
             Verb::Test => format!("seatrial test {suite} --faults kill,partition --time 30"),
             Verb::Sim => format!("seatrial sim {suite} --bug NAME, then the same with --seed SEED"),
@@ -183,7 +190,7 @@ impl Suites {
     /// what looks it up, which also knows the suite.)
     pub(crate) fn with_values(&self, mut command: Command) -> Command {
         let suites: Vec<Value> = self
-            .iter()
+            .tested()
             .map(|suite| (suite.name(), suite.about()))
             .collect();
         let about = |name: &'static str| {

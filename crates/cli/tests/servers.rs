@@ -24,6 +24,8 @@ mod logging;
 mod process;
 #[path = "support/scratch.rs"]
 mod scratch;
+#[path = "servers/volume.rs"]
+mod volume;
 #[path = "servers/wire.rs"]
 mod wire;
 

@@ -107,11 +107,16 @@ impl SecretKey {
     }
 }
 
-/// Random bytes of the operating system.
+/// Random bytes of the operating system, for keys and identities.
+pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(bytes)
+}
+
+/// Random bytes that are used once.
 pub(crate) fn nonce() -> io::Result<[u8; NONCE_LENGTH]> {
-    let mut nonce = [0; NONCE_LENGTH];
-    getrandom::fill(&mut nonce).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(nonce)
+    random_bytes()
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ pub use drive::{
     GuestOptions, HostError, ListenOptions, LocalCallers, ReplySink, ServeOptions, serve,
     serve_guest, serve_machine, serve_with_callers,
 };
-pub use key::SecretKey;
+pub use key::{SecretKey, random_bytes};
 pub use limits::HostLimits;
 pub use link::{BlockingLink, LinkOptions, PeerLink};
 pub use opening::{ClientOpening, OpeningError, Protocol};

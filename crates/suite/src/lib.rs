@@ -95,7 +95,7 @@ pub trait Suite: Send + Sync {
     /// One line for help texts.
     fn about(&self) -> &'static str;
 
-    /// The workloads that its clients can carry out, at least one.
+    /// The workloads that its clients can carry out; none: it has commands only, and cannot be tested.
     fn workloads(&self) -> &'static [&'static str];
 
     /// The nodes and clients of a real test.

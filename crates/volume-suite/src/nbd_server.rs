@@ -38,6 +38,18 @@ impl NbdAddress {
             None => text.parse().ok().map(NbdAddress::Tcp),
         }
     }
+
+    /// The text that [`NbdAddress::parse`] reads, in any working directory.
+    pub(crate) fn option_text(&self) -> String {
+        match self {
+            NbdAddress::Tcp(address) => address.to_string(),
+            NbdAddress::Unix(path) => {
+                // Fails only without a working directory.
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                format!("unix:{}", path.display())
+            }
+        }
+    }
 }
 
 /// The address as a URI for NBD's tools.
@@ -123,7 +135,7 @@ impl Drop for NbdSocket {
 }
 
 /// Removes the file of a Unix socket on which no process listens.
-fn remove_stale(path: &Path) -> io::Result<()> {
+pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
     if !is_socket {
         return Ok(());

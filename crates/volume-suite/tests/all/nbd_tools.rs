@@ -192,6 +192,7 @@ fn fio_verifies_what_it_wrote() {
                 &depth,
                 "--size=32m",
                 "--verify=crc32c",
+                "--verify_state_save=0",
                 "--verify_fatal=1",
                 "--fsync=100",
                 "--randseed=7",

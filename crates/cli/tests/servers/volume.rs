@@ -1,0 +1,390 @@
+//! `seatrial volume`: its commands, with replicas and the owner of a volume as processes.
+
+use super::process::{PATIENCE, Server, binary, run};
+use super::scratch::Scratch;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+/// Runs `seatrial volume` to its end; returns exit status and both outputs.
+fn volume(words: &[&str]) -> (i32, String) {
+    let output = run(&[&["volume"], words].concat());
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert!(!text.contains("panicked"), "{text}");
+    (output.status.code().unwrap(), text)
+}
+
+/// Asserts exit status and a part of the output.
+fn assert_volume(words: &[&str], status: i32, part: &str) -> String {
+    let (found, text) = volume(words);
+    assert!(
+        found == status && text.contains(part),
+        "{words:?}: {found} {text}"
+    );
+    text
+}
+
+/// The owner of a volume as a process; killed when dropped.
+struct Attached {
+    child: Child,
+    lines: BufReader<std::process::ChildStderr>,
+}
+
+impl Attached {
+    /// Attaches, and waits until NBD is served.
+    fn start(folder: &str, words: &[&str]) -> Attached {
+        let socket = format!("unix:{folder}/nbd");
+        let mut child = Command::new(binary())
+            .args(["volume", "attach", folder, "--nbd", &socket])
+            .args(words)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("attached: ") {
+            line.clear();
+            assert!(lines.read_line(&mut line).unwrap() > 0, "it ended");
+        }
+        Attached { child, lines }
+    }
+
+    /// Waits for its end; returns exit status and what else it reported.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut text = String::new();
+        self.lines.read_to_string(&mut text).unwrap();
+        (self.child.wait().unwrap().code(), text)
+    }
+
+    fn terminate(self) -> (Option<i32>, String) {
+        let number = self.child.id().to_string();
+        assert!(Command::new("kill").arg(number).status().unwrap().success());
+        self.end()
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.wait();
+    }
+}
+
+/// An NBD client with one request at a time.
+struct Client(UnixStream);
+
+impl Client {
+    fn attach(folder: &str) -> Client {
+        let mut stream = UnixStream::connect(format!("{folder}/nbd")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+            .write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0")
+            .unwrap();
+        stream.read_exact(&mut [0; 28]).unwrap();
+        Client(stream)
+    }
+
+    /// The error of a request, after which the data of a read follow.
+    fn request(&mut self, kind: u32, offset: u64, length: u32, payload: &[u8]) -> u32 {
+        let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
+        bytes.extend_from_slice(&kind.to_be_bytes());
+        bytes.extend_from_slice(&[0; 8]);
+        bytes.extend_from_slice(&offset.to_be_bytes());
+        bytes.extend_from_slice(&length.to_be_bytes());
+        bytes.extend_from_slice(payload);
+        self.0.write_all(&bytes).unwrap();
+        let mut head = [0; 16];
+        self.0.read_exact(&mut head).unwrap();
+        u32::from_be_bytes(*head[4..].first_chunk().unwrap())
+    }
+
+    fn write(&mut self, offset: u64, payload: &[u8]) {
+        assert_eq!(self.request(1, offset, payload.len() as u32, payload), 0);
+    }
+
+    fn flush(&mut self) {
+        assert_eq!(self.request(3, 0, 0, &[]), 0);
+    }
+
+    fn read(&mut self, offset: u64, length: usize) -> Result<Vec<u8>, u32> {
+        match self.request(0, offset, length as u32, &[]) {
+            0 => {
+                let mut bytes = vec![0; length];
+                self.0.read_exact(&mut bytes).unwrap();
+                Ok(bytes)
+            }
+            error => Err(error),
+        }
+    }
+}
+
+/// Addresses that are free now.
+fn addresses(count: usize) -> Vec<SocketAddr> {
+    let listeners: Vec<TcpListener> = (0..count)
+        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
+    listeners
+        .iter()
+        .map(|it| it.local_addr().unwrap())
+        .collect()
+}
+
+/// A volume of 16 MiB with three replicas that do not run yet; its folder.
+fn create(scratch: &Scratch, name: &str) -> String {
+    let folder = scratch.path(name);
+    let addresses: Vec<String> = addresses(3).iter().map(ToString::to_string).collect();
+    let addresses = addresses.join(",");
+    let words = [
+        "create",
+        &folder,
+        "--size",
+        "16MiB",
+        "--addresses",
+        &addresses,
+    ];
+    assert_volume(&words, 0, "4096 blocks of 4096 bytes on 3 replicas");
+    folder
+}
+
+fn downstairs(folder: &str, number: u32) -> Server {
+    let number = number.to_string();
+    Server::start(&["volume", "downstairs", folder, "--node", &number])
+}
+
+/// Waits until the status has this exit status; returns its text.
+fn await_status(folder: &str, status: i32) -> String {
+    let since = Instant::now();
+    loop {
+        let (found, text) = volume(&["status", folder]);
+        if found == status {
+            return text;
+        }
+        assert!(since.elapsed() < PATIENCE, "{found} {text}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_volume_outlives_a_replica_and_its_owner() {
+    let scratch = Scratch::new("volume-kills");
+    let folder = create(&scratch, "disk");
+    let mut replicas: Vec<Server> = (1..=3).map(|it| downstairs(&folder, it)).collect();
+    let owner = Attached::start(&folder, &[]);
+    await_status(&folder, 0);
+    let mut client = Client::attach(&folder);
+    client.write(0, &[1; 8_192]);
+    client.flush();
+    replicas.remove(1);
+    client.write(4_096, &[2; 4_096]);
+    client.write(1 << 20, &[3; 100]); // part of a block
+    client.flush();
+    let text = await_status(&folder, 1);
+    assert!(text.contains("n2 offline"), "{text}");
+    drop(owner); // killed
+    // Another replica than the one that was away.
+    replicas.remove(0);
+    replicas.push(downstairs(&folder, 2));
+    let owner = Attached::start(&folder, &[]);
+    let mut client = Client::attach(&folder);
+    assert_eq!(client.read(0, 4_096), Ok(vec![1; 4_096]));
+    assert_eq!(client.read(4_096, 4_096), Ok(vec![2; 4_096]));
+    let part = client.read((1 << 20) - 10, 120).unwrap();
+    assert_eq!(part, [&[0; 10][..], &[3; 100], &[0; 10]].concat());
+    assert_volume(&["snapshot", &folder, "kept"], 0, "");
+    // The third replica gets the snapshot while it is repaired.
+    replicas.push(downstairs(&folder, 1));
+    await_status(&folder, 0);
+    assert_volume(&["snapshot", &folder, "kept"], 1, "kept");
+    assert_volume(&["status", &folder], 0, "snapshot kept");
+    assert_volume(&["snapshot", &folder, "kept", "--drop"], 0, "");
+    assert_volume(
+        &["bench", &folder, "--time", "1", "--depth", "4"],
+        0,
+        "random-read",
+    );
+    let words = ["bench", &folder, "--workloads", "write"];
+    assert_volume(&words, 254, "--overwrite allows it");
+    assert_volume(
+        &["verify", &folder],
+        254,
+        "its replica is running; stop it first",
+    );
+    assert_eq!(owner.terminate().0, Some(0));
+    assert_volume(&["status", &folder], 254, "the volume is not attached");
+    drop(replicas);
+    let text = assert_volume(&["verify", &folder], 0, "intact");
+    assert_eq!(text.matches("intact").count(), 3, "{text}");
+    assert_volume(&["diff", &folder], 0, "0 different, 0 changed later");
+    let text = assert_volume(&["dump", &folder, "--blocks"], 0, "generation 2");
+    assert!(text.contains("\n256 "), "block 256 was written: {text}");
+}
+
+#[test]
+fn a_damaged_replica_is_found() {
+    let scratch = Scratch::new("volume-damage");
+    let folder = create(&scratch, "disk");
+    let replicas: Vec<Server> = (1..=3).map(|it| downstairs(&folder, it)).collect();
+    let owner = Attached::start(&folder, &[]);
+    await_status(&folder, 0);
+    let mut client = Client::attach(&folder);
+    client.write(0, &[1; 4_096]);
+    client.flush();
+    // Without anything after the flush, damage before it looks like a torn end.
+    client.write(4_096, &[2; 4_096]);
+    client.flush();
+    assert_eq!(owner.terminate().0, Some(0));
+    drop(replicas);
+    assert_volume(&["verify", &folder], 0, "intact");
+    // The plain bytes are nowhere in the folder.
+    let log = PathBuf::from(format!("{folder}/replica-2/log"));
+    let mut bytes = fs::read(&log).unwrap();
+    assert!(!bytes.windows(64).any(|it| it == [1; 64]), "encrypted");
+    bytes[1_000] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    let one = format!("{folder}/replica-1");
+    let two = format!("{folder}/replica-2");
+    assert_volume(&["verify", &folder, "--data", &two], 1, "1 damaged part");
+    assert_volume(&["verify", &folder, "--data", &one], 0, "intact");
+    let key = format!("{folder}/key");
+    fs::write(&key, "7".repeat(64)).unwrap();
+    let words = ["verify", &folder, "--data", &one];
+    assert_volume(&words, 1, "it was not sealed with this key");
+    fs::remove_file(key).unwrap();
+    assert_volume(&words, 0, "the seals are not checked");
+}
+
+#[test]
+fn a_later_owner_takes_the_volume() {
+    let scratch = Scratch::new("volume-taken");
+    let folder = create(&scratch, "disk");
+    let _replicas: Vec<Server> = (1..=3).map(|it| downstairs(&folder, it)).collect();
+    let first = Attached::start(&folder, &[]);
+    let words = ["attach", &folder, "--nbd", "127.0.0.1:0"];
+    assert_volume(&words, 254, "is the volume attached by another process?");
+    // As on another machine.
+    let copy = scratch.path("copy");
+    fs::create_dir(&copy).unwrap();
+    for name in ["volume.toml", "key", "link-key"] {
+        fs::copy(format!("{folder}/{name}"), format!("{copy}/{name}")).unwrap();
+    }
+    Client::attach(&folder).write(0, &[5; 4_096]);
+    let _second = Attached::start(&copy, &["--read-only"]);
+    let (status, text) = first.end();
+    assert_eq!(status, Some(254), "{text}");
+    assert!(text.contains("deposed: generation 2"), "{text}");
+    let mut client = Client::attach(&copy);
+    assert_eq!(client.request(1, 0, 512, &[0; 512]), 1, "EPERM: read-only");
+    let words = ["bench", &copy, "--overwrite", "--workloads", "write"];
+    assert_volume(&words, 254, "attached read-only");
+}
+
+#[test]
+fn wrong_words_are_refused() {
+    let scratch = Scratch::new("volume-words");
+    let folder = create(&scratch, "disk");
+    let none = scratch.path("none");
+    for (words, part) in [
+        (&["create", &folder][..], "there is a volume already"),
+        (&["create", &none, "--size", "1GB"], "--size takes a size"),
+        (&["create", &none, "--size", "1000"], "no multiple of 4096"),
+        (&["create", &none, "--block-size", "1000"], "1000"),
+        (&["create", &none, "--replicas", "6"], "--replicas"),
+        (&["create", &none, "--addresses", "here"], "no address"),
+        (
+            &["status", &none],
+            "`seatrial volume create` makes a volume",
+        ),
+        (&["status", &folder], "is not attached"),
+        (&["downstairs", &folder, "--node", "4"], "--node"),
+        (&["attach", &folder, "--nbd", "nbd"], "--nbd takes"),
+        (&["snapshot", &folder, "a b"], "no name of a snapshot"),
+        (
+            &["replace", &folder, "n9", "127.0.0.1:1"],
+            "n9 is no replica",
+        ),
+        (&["replace", &folder, "n1", "there"], "no address"),
+        (&["verify", &folder], "there is no replica's folder"),
+        (&["verify", &folder, "--data", &none], "no such folder"),
+        (
+            &["bench", &folder, "--workloads", "x"],
+            "unknown workload `x`",
+        ),
+        (&["bench", &folder, "--lengths", "1"], "--lengths takes"),
+    ] {
+        assert_volume(words, 254, part);
+    }
+    assert!(!Path::new(&none).exists(), "nothing was made");
+}
+
+/// Are these programs here, and may they be used? In CI, which installs them, they must be.
+fn are_here(programs: &[&str]) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_here =
+        |name: &&str| std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
+    let is_root = rustix::process::getuid().is_root();
+    let missing = programs.iter().find(|name| !is_here(name));
+    let reason = match missing {
+        Some(name) => format!("{name} is not installed"),
+        None if !is_root => "only root mounts".to_owned(),
+        None if !Path::new("/dev/fuse").exists() => "/dev/fuse is missing".to_owned(),
+        None => return true,
+    };
+    let is_strict = std::env::var("CI").is_ok_and(|ci| ci == "true");
+    assert!(!is_strict || missing.is_none(), "{reason}");
+    println!("skipped: {reason}");
+    false
+}
+
+/// The guide's commands, typed as they stand.
+#[test]
+fn the_guide_ends_with_ext4() {
+    if !are_here(&["nbdinfo", "nbdfuse", "fusermount3", "mkfs.ext4", "losetup"]) {
+        return;
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/volume.md");
+    let page = fs::read_to_string(page).unwrap();
+    let blocks: Vec<&str> = page.split("```sh\n").skip(1).collect();
+    let blocks: Vec<&str> = blocks
+        .iter()
+        .map(|it| it.split("```").next().unwrap())
+        .collect();
+    let script = format!("set -e\n{}{}", blocks[0], blocks[1]);
+    let scratch = Scratch::new("volume-guide");
+    let folder = PathBuf::from(scratch.path("here"));
+    fs::create_dir(&folder).unwrap();
+    let bin = folder.join("bin");
+    fs::create_dir(&bin).unwrap();
+    std::os::unix::fs::symlink(binary(), bin.join("seatrial")).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let child = Command::new("timeout")
+        .args(["120", "bash", "-c", &script])
+        .env("PATH", path)
+        .current_dir(&folder)
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(folder.join("out")).unwrap())
+        .stderr(fs::File::create(folder.join("error")).unwrap())
+        .process_group(0)
+        .spawn();
+    let mut child = child.unwrap();
+    let status = child.wait().unwrap();
+    // The background processes are of the same group.
+    let group = format!("-{}", child.id());
+    let _ = Command::new("kill").args(["--", &group]).status();
+    let out = fs::read_to_string(folder.join("out")).unwrap();
+    let error = fs::read_to_string(folder.join("error")).unwrap();
+    if !status.success() {
+        let mounts = [folder.join("disk/mnt"), folder.join("disk/fuse")];
+        for mount in mounts {
+            let _ = Command::new("umount").arg("-l").arg(mount).status();
+        }
+    }
+    assert!(status.success(), "{out}\n{error}");
+    assert!(out.ends_with("hello\n"), "{out}\n{error}");
+}

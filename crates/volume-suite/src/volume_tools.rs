@@ -1,0 +1,439 @@
+//! Commands of the volume: `seatrial volume create|downstairs|attach|status|snapshot|replace`.
+//!
+//! The others are in `offline_tools.rs` and `volume_bench.rs`.
+
+use crate::attach_process::AttachProcess;
+use crate::control_socket::{ask_attached, parse_node};
+use crate::nbd_server::NbdAddress;
+use crate::offline_tools::{DIFF, DUMP, VERIFY};
+use crate::replica_process::ReplicaProcess;
+use crate::volume_bench::BENCH;
+use crate::volume_file::{
+    FILE_NAME, KEY_NAME, LINK_KEY_NAME, REPLICAS_MAX, VolumeFile, key_text, parse_size,
+};
+use seatrial_host::{create_folder, random_bytes};
+use seatrial_suite::{SuiteError, SuiteTool, ToolArgument, ToolExit, ToolOption, ToolSetup};
+use seatrial_volume::{Geometry, VolumeId};
+use serde_json::Value;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+pub(crate) const VOLUME: ToolArgument = ToolArgument {
+    name: "volume",
+    about: "Folder of the volume, or its file volume.toml",
+    is_required: true,
+};
+const SIZE: ToolOption = ToolOption {
+    name: "size",
+    value_name: Some("SIZE"),
+    about: "Size, such as 1GiB, 512MiB or a number of bytes; it cannot be changed later",
+    default: Some("1GiB"),
+};
+const BLOCK_SIZE: ToolOption = ToolOption {
+    name: "block-size",
+    value_name: Some("BYTES"),
+    about: "Bytes of a block: a power of two from 512 to 32768",
+    default: Some("4096"),
+};
+const REPLICAS: ToolOption = ToolOption {
+    name: "replicas",
+    value_name: Some("N"),
+    about: "Number of replicas, 1 to 5; more than half of them must be there",
+    default: Some("3"),
+};
+const ADDRESSES: ToolOption = ToolOption {
+    name: "addresses",
+    value_name: Some("ADDRESSES"),
+    about: "Addresses of the replicas, separated by commas",
+    default: Some("127.0.0.1, ports from 7501"),
+};
+const NODE: ToolOption = ToolOption {
+    name: "node",
+    value_name: Some("N"),
+    about: "Number of this replica, from 1",
+    default: Some("1"),
+};
+const DATA: ToolOption = ToolOption {
+    name: "data",
+    value_name: Some("DIR"),
+    about: "Folder of the replica's data; created if missing",
+    default: Some("replica-N in the volume's folder"),
+};
+const LISTEN: ToolOption = ToolOption {
+    name: "listen",
+    value_name: Some("ADDRESS"),
+    about: "Address to listen on",
+    default: Some("the replica's in volume.toml"),
+};
+const NBD: ToolOption = ToolOption {
+    name: "nbd",
+    value_name: Some("ADDRESS"),
+    about: "Where NBD clients attach: an address with port, or unix:PATH",
+    default: Some("127.0.0.1:10809"),
+};
+const READ_ONLY: ToolOption = ToolOption {
+    name: "read-only",
+    value_name: None,
+    about: "Refuse writes of NBD clients (the volume is taken from another attach nevertheless)",
+    default: None,
+};
+const MEMORY: ToolOption = ToolOption {
+    name: "memory",
+    value_name: Some("MIB"),
+    about: "Mebibytes of writes that are not durable yet, 8 to 4096; clients may have four times as much in flight",
+    default: Some("64"),
+};
+const JSON: ToolOption = ToolOption {
+    name: "json",
+    value_name: None,
+    about: "One JSON document on standard output instead of text",
+    default: None,
+};
+const DROP: ToolOption = ToolOption {
+    name: "drop",
+    value_name: None,
+    about: "Remove the snapshot",
+    default: None,
+};
+
+const CREATE_NOTES: &str = "The folder gets volume.toml (volume id, size, addresses of the replicas), link-key (which replicas and \
+attach prove to each other) and key (which encrypts the blocks). Replicas on other machines need a copy of the first two; without \
+`key` the data is lost.\n\
+Example: seatrial volume create disk --size 10GiB\n\
+Exit status: 0 created, 254 error (usage, the folder has a volume already).";
+const SERVER_NOTES: &str = "Runs until SIGTERM or Ctrl-C.\n\
+Exit status: 0 ended, 254 error (usage, input, address in use, data of another volume).";
+const ATTACH_NOTES: &str = "Waits until more than half of the replicas are there, then serves NBD until SIGTERM or Ctrl-C. A later \
+attach takes the volume: this one then ends with an error, and none of its later writes is kept.\n\
+Example: seatrial volume attach disk --nbd unix:disk/nbd, then nbdinfo 'nbd+unix:///?socket=disk/nbd'\n\
+Exit status: 0 detached, 254 error (usage, input, address in use, volume taken).";
+const STATUS_NOTES: &str = "Asks the process on this machine that has the volume attached.\n\
+Exit status: 0 all replicas are active, 1 some are not, 254 error (usage, input, not attached).";
+const CONTROL_NOTES: &str = "Asks the process on this machine that has the volume attached.\n\
+Exit status: 0 done, 1 refused, 254 error (usage, input, not attached).";
+
+/// The commands.
+pub(crate) const TOOLS: &[SuiteTool] = &[
+    SuiteTool {
+        name: "create",
+        about: "Make the folder of a new volume: its description and its keys",
+        arguments: &[ToolArgument {
+            name: "folder",
+            about: "The folder; created if missing",
+            is_required: true,
+        }],
+        options: &[&[SIZE, BLOCK_SIZE, REPLICAS, ADDRESSES]],
+        notes: CREATE_NOTES,
+        run: create,
+    },
+    SuiteTool {
+        name: "downstairs",
+        about: "Serve one replica of a volume",
+        arguments: &[VOLUME],
+        options: &[&[NODE, DATA, LISTEN]],
+        notes: SERVER_NOTES,
+        run: downstairs,
+    },
+    SuiteTool {
+        name: "attach",
+        about: "Take a volume and serve it to NBD clients",
+        arguments: &[VOLUME],
+        options: &[&[NBD, READ_ONLY, MEMORY]],
+        notes: ATTACH_NOTES,
+        run: attach,
+    },
+    SuiteTool {
+        name: "status",
+        about: "Print what an attached volume and its replicas are doing",
+        arguments: &[VOLUME],
+        options: &[&[JSON]],
+        notes: STATUS_NOTES,
+        run: status,
+    },
+    SuiteTool {
+        name: "snapshot",
+        about: "Keep the present state of an attached volume under a name",
+        arguments: &[
+            VOLUME,
+            ToolArgument {
+                name: "name",
+                about: "The name: letters, digits, hyphens",
+                is_required: true,
+            },
+        ],
+        options: &[&[DROP]],
+        notes: CONTROL_NOTES,
+        run: snapshot,
+    },
+    SuiteTool {
+        name: "replace",
+        about: "Put an empty replica in place of another one; it is filled while the volume is in use",
+        arguments: &[
+            VOLUME,
+            ToolArgument {
+                name: "node",
+                about: "The replica that is given up, such as n2",
+                is_required: true,
+            },
+            ToolArgument {
+                name: "address",
+                about: "Address of the new one",
+                is_required: true,
+            },
+        ],
+        options: &[],
+        notes: CONTROL_NOTES,
+        run: replace,
+    },
+    VERIFY,
+    DUMP,
+    DIFF,
+    BENCH,
+];
+
+fn create(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
+    let folder = setup.values.path("folder").ok_or("no folder")?;
+    let size = setup.text(SIZE.name)?.unwrap_or("1GiB");
+    let bytes = parse_size(size)
+        .ok_or_else(|| format!("--size takes a size such as 1GiB or 512MiB, not {size}"))?;
+    let block_length = setup.values.number(BLOCK_SIZE.name, 512..=32_768, 4_096)?;
+    if !bytes.is_multiple_of(block_length) {
+        return Err(format!("--size {size} is no multiple of {block_length} bytes").into());
+    }
+    let count = setup
+        .values
+        .number(REPLICAS.name, 1..=REPLICAS_MAX as u64, 3)?;
+    let replicas = match setup.text(ADDRESSES.name)? {
+        Some(text) => parse_addresses(text)?,
+        None => (7_501..)
+            .take(count as usize)
+            .map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
+            .collect(),
+    };
+    if setup.has(REPLICAS.name) && replicas.len() as u64 != count {
+        return Err(format!(
+            "--addresses has {} addresses, --replicas is {count}",
+            replicas.len()
+        )
+        .into());
+    }
+    let file = VolumeFile {
+        folder: folder.to_owned(),
+        geometry: Geometry {
+            volume: VolumeId(u128::from_le_bytes(random_bytes()?)),
+            block_length: block_length as u32,
+            blocks: bytes / block_length,
+        },
+        quorum: replicas.len() / 2 + 1,
+        replicas,
+    };
+    file.geometry.check()?;
+    file.check()?;
+    create_folder(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    // The file of the volume is last: with it the folder is complete.
+    if folder.join(FILE_NAME).exists() {
+        return Err(format!("{}: there is a volume already", folder.display()).into());
+    }
+    for name in [KEY_NAME, LINK_KEY_NAME] {
+        write_key(&folder.join(name))?;
+    }
+    file.write()
+        .map_err(|error| format!("{}: {error}", folder.join(FILE_NAME).display()))?;
+    let Geometry { volume, blocks, .. } = file.geometry;
+    (setup.print)(format_args!(
+        "volume {volume}: {blocks} blocks of {block_length} bytes on {} replicas",
+        file.replicas.len()
+    ));
+    let shown = folder.display();
+    for (node, address) in file.nodes() {
+        let number = node.number();
+        (setup.print)(format_args!(
+            "{node} at {address}: seatrial volume downstairs {shown} --node {number}"
+        ));
+    }
+    (setup.print)(format_args!("then: seatrial volume attach {shown}"));
+    Ok(ToolExit::Done)
+}
+
+fn parse_addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
+    let address = |one: &str| {
+        let address = one.trim().parse();
+        address.map_err(|_| {
+            format!("--addresses: {one:?} is no address and port such as 127.0.0.1:7501")
+        })
+    };
+    text.split(',').map(address).collect()
+}
+
+/// Writes a new random key to a file that only this user may read; an existing file is an error.
+fn write_key(path: &Path) -> Result<(), SuiteError> {
+    let failed = |error| format!("{}: {error}", path.display());
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600).open(path);
+    let mut file = file.map_err(failed)?;
+    let key: [u8; 32] = random_bytes()?;
+    let written = file.write_all(key_text(&key).as_bytes());
+    Ok(written.and_then(|()| file.sync_all()).map_err(failed)?)
+}
+
+/// The volume that the command line names.
+pub(crate) fn volume(setup: &ToolSetup<'_>) -> Result<VolumeFile, SuiteError> {
+    VolumeFile::read(setup.values.path(VOLUME.name).ok_or("no volume")?)
+}
+
+fn downstairs(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
+    let file = volume(setup)?;
+    let count = file.replicas.len();
+    let number = setup.values.number(NODE.name, 1..=count as u64, 1)?;
+    let listen = match setup.text(LISTEN.name)? {
+        None => file.replicas[number as usize - 1],
+        Some(text) => text.parse().map_err(|_| {
+            format!("--listen takes an address and port such as 127.0.0.1:7501, not {text}")
+        })?,
+    };
+    let data = setup.values.path(DATA.name).map(Path::to_owned);
+    let process = ReplicaProcess {
+        node: seatrial_machine::NodeId::server(number as u32),
+        data: data.unwrap_or_else(|| file.replica_folder(number as usize)),
+        listen,
+        file,
+    };
+    process.run(setup.report)?;
+    Ok(ToolExit::Done)
+}
+
+fn attach(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
+    let nbd = setup.text(NBD.name)?.unwrap_or("127.0.0.1:10809");
+    let process = AttachProcess {
+        file: volume(setup)?,
+        nbd: NbdAddress::parse(nbd).ok_or_else(|| {
+            format!(
+                "--nbd takes an address and port such as 127.0.0.1:10809, or unix:PATH, not {nbd}"
+            )
+        })?,
+        is_read_only: setup.has(READ_ONLY.name),
+        memory: (setup.values.number(MEMORY.name, 8..=4_096, 64)? as usize) << 20,
+    };
+    process.run(setup.report)?;
+    Ok(ToolExit::Done)
+}
+
+fn status(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
+    let status = ask_attached(&volume(setup)?, "status")?;
+    if let Some(error) = status["error"].as_str() {
+        return Err(error.into());
+    }
+    let replicas = status["replicas"].as_array();
+    let replicas = replicas.map_or(&[][..], Vec::as_slice);
+    if setup.has(JSON.name) {
+        (setup.print)(format_args!("{status:#}"));
+    } else {
+        let state = if status["active"] == true {
+            "active"
+        } else {
+            "not active"
+        };
+        let of = |key: &str| status[key].as_u64().unwrap_or_default();
+        (setup.print)(format_args!(
+            "{state}, generation {}, flush {}, {} bytes not durable",
+            of("generation"),
+            of("flush"),
+            of("retained_bytes")
+        ));
+        (setup.print)(format_args!(
+            "{} reads ({} bytes), {} writes ({} bytes), {} flushes, {} trims; {} failed, {} under way",
+            of("reads"),
+            of("bytes_read"),
+            of("writes"),
+            of("bytes_written"),
+            of("flushes"),
+            of("trims"),
+            of("failed"),
+            of("requests")
+        ));
+        for replica in replicas {
+            print_replica(setup, replica);
+        }
+        for name in status["snapshots"].as_array().into_iter().flatten() {
+            let name = name.as_str().unwrap_or_default();
+            (setup.print)(format_args!("snapshot {name}"));
+        }
+    }
+    let is_whole = replicas.iter().all(|it| it["state"] == "active");
+    Ok(if is_whole && status["active"] == true {
+        ToolExit::Done
+    } else {
+        ToolExit::Negative
+    })
+}
+
+fn print_replica(setup: &ToolSetup<'_>, replica: &Value) {
+    let text = |key: &str| replica[key].as_str().unwrap_or_default();
+    let of = |key: &str| replica[key].as_u64().unwrap_or_default();
+    let reason = text("reason");
+    let reason = if reason.is_empty() {
+        String::new()
+    } else {
+        format!(" ({reason})")
+    };
+    (setup.print)(format_args!(
+        "{} {}{reason}: {} unacknowledged, {} sent again, {} repairs of {} blocks, {} chunks left, {} damaged",
+        text("node"),
+        text("state"),
+        of("unacknowledged"),
+        of("resent"),
+        of("repairs"),
+        of("repaired_blocks"),
+        of("chunks_left"),
+        of("damaged")
+    ));
+}
+
+/// Reports a refusal.
+fn outcome(setup: &ToolSetup<'_>, reply: &Value) -> ToolExit {
+    match reply["error"].as_str() {
+        None => ToolExit::Done,
+        Some(error) => {
+            (setup.report)(format_args!("{error}"));
+            ToolExit::Negative
+        }
+    }
+}
+
+fn snapshot(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
+    let file = volume(setup)?;
+    let name = setup.text("name")?.unwrap_or_default();
+    if name.is_empty() || name.contains(char::is_whitespace) {
+        return Err(format!("{name:?} is no name of a snapshot").into());
+    }
+    let verb = if setup.has(DROP.name) {
+        "drop-snapshot"
+    } else {
+        "snapshot"
+    };
+    let reply = ask_attached(&file, &format!("{verb} {name}"))?;
+    Ok(outcome(setup, &reply))
+}
+
+fn replace(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
+    let mut file = volume(setup)?;
+    let node = setup.text("node")?.unwrap_or_default();
+    let place = parse_node(node).map(|it| it.number() as usize - 1);
+    let place = place.filter(|place| *place < file.replicas.len());
+    let place = place.ok_or_else(|| format!("{node} is no replica of this volume"))?;
+    let address = setup.text("address")?.unwrap_or_default();
+    file.replicas[place] = address
+        .parse()
+        .map_err(|_| format!("{address:?} is no address and port such as 127.0.0.1:7504"))?;
+    file.check()?;
+    let reply = ask_attached(&file, &format!("replace {node} {address}"))?;
+    let exit = outcome(setup, &reply);
+    if exit == ToolExit::Done {
+        // The next attach finds the new replica as well.
+        file.write()?;
+    }
+    Ok(exit)
+}
