@@ -7,6 +7,7 @@ use super::verdict_builder::{VerdictBuilder, WORST_MAX};
 use crate::{Aims, CertainAnomalies, Checker, OnlineChecker, Robustness, Verdict};
 use seatrial_history::{History, OpType, Value};
 use serde_json::json;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// When an element that was added must be visible.
@@ -44,8 +45,11 @@ impl Visibility {
 ///
 /// Anomalies: `lost`; `stale` when visibility is to be linearizable; `duplicated` (a read has an element twice); and,
 /// which Jepsen ignores, `unexpected` (a read has an element whose addition was never invoked) and `aborted-read` (a read has
-/// an element all of whose additions failed). Without a stable element the verdict is unknown. Its downside: a read costs time
-/// in proportion to all elements of the set.
+/// an element all of whose additions failed). Without a stable element the verdict is unknown.
+///
+/// A read costs one comparison with the read before, at the speed of memory, and the elements between what both have in common
+/// at their beginning and end. A read with a duplicate, with what was not added or with what is no integer costs time in
+/// proportion to all elements of the set, and so does the next one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetFull {
     visibility: Visibility,
@@ -78,17 +82,21 @@ impl From<&StartedOperation> for OperationTime {
 #[derive(Clone, Copy, Debug, Default)]
 struct ElementReads {
     known: Option<OperationTime>,
-    /// Invocation of the latest read with it.
+    /// Invocation of the latest read with it, of the first `since` reads.
     present: Option<OperationTime>,
-    /// Invocation of the latest read without it.
+    /// Invocation of the latest read without it, of the first `since` reads.
     absent: Option<OperationTime>,
     /// Index of the first completion that read it.
     reader: Option<u64>,
     /// Additions that were invoked, and those that failed.
     attempts: u64,
     failures: u64,
-    /// The number of the last read with it.
-    read: u64,
+    /// Did the last read have it? Then all reads after the first `since` had it, otherwise none of them.
+    is_there: bool,
+    since: u64,
+    /// Numbers of the last read that had it in its changed part, and of the last read that changed a part that had it before.
+    found: u64,
+    changed: u64,
 }
 
 /// The state of one set.
@@ -96,6 +104,9 @@ struct ElementReads {
 pub(crate) struct SetFullState {
     followed: ElementMap<ElementReads>,
     reads: u64,
+    latest: LatestReads,
+    /// The last read: exactly the elements that are there, each once. `None`: it had something else than such integers.
+    last: Option<Vec<i64>>,
     /// By element: its most occurrences in one read, and the first such read.
     duplicated: BTreeMap<Element, (usize, u64)>,
     /// Elements without an earlier addition, with the first read of each.
@@ -104,63 +115,171 @@ pub(crate) struct SetFullState {
     refused: Option<u64>,
 }
 
+/// Which of the reads from one on began last, for every one: reads are numbered by their completions.
+#[derive(Default)]
+struct LatestReads {
+    /// Numbers and invocations of the reads that began after all later ones; numbers increase, indices decrease.
+    reads: Vec<(u64, OperationTime)>,
+}
+
+impl LatestReads {
+    fn push(&mut self, number: u64, began: OperationTime) {
+        let is_later = |last: &mut (u64, OperationTime)| last.1.index <= began.index;
+        while self.reads.pop_if(is_later).is_some() {}
+        self.reads.push((number, began));
+    }
+
+    /// The invocation of the one that began last, of the reads with higher numbers.
+    fn after(&self, number: u64) -> Option<OperationTime> {
+        let place = self.reads.partition_point(|one| one.0 <= number);
+        self.reads.get(place).map(|one| one.1)
+    }
+}
+
+impl ElementReads {
+    /// Adds the first `reads` reads, since which it is there or not.
+    fn settle(&mut self, reads: u64, latest: &LatestReads) {
+        debug_assert!(self.since <= reads);
+        let began = latest.after(self.since);
+        self.since = reads;
+        let slot = if self.is_there {
+            &mut self.present
+        } else {
+            &mut self.absent
+        };
+        if let Some(began) = began
+            && slot.is_none_or(|slot| slot.index < began.index)
+        {
+            *slot = Some(began);
+        }
+    }
+
+    /// A read differs from the one before: it has the element, or no more. `latest` has the reads before it.
+    fn flip(&mut self, reads_before: u64, latest: &LatestReads, completed: OperationTime) {
+        self.settle(reads_before, latest);
+        self.is_there = !self.is_there;
+        if self.is_there {
+            self.known.get_or_insert(completed);
+            self.reader.get_or_insert(completed.index);
+        }
+    }
+}
+
 impl SetFullState {
     fn followed(&mut self, element: &Element) -> &mut ElementReads {
-        self.followed.entry(element, ElementReads::default())
+        let absent = ElementReads {
+            since: self.reads,
+            ..ElementReads::default()
+        };
+        self.followed.entry(element, absent)
     }
 
     fn read(&mut self, event: &OperationEvent<'_>, began: OperationTime) {
-        // The number of the read marks its elements, so that no set of them is built.
         self.reads += 1;
-        if !self.mark(event) && !self.mark_sorted(event) {
-            self.reads -= 1;
-            self.refused = self.refused.or(Some(event.index));
-            return;
-        }
         let completed = OperationTime {
             index: event.index,
             time: event.time,
         };
-        let reads = self.reads;
-        for one in self.followed.values_mut() {
-            debug_assert!(one.read <= reads, "no element is in a later read");
-            let is_there = one.read == reads;
-            let latest = if is_there {
-                &mut one.present
-            } else {
-                &mut one.absent
+        let mut last = self.last.take();
+        let is_done = integers(event).is_some_and(|read| {
+            let is_done = match &last {
+                Some(last) => self.read_changes(last, &read, completed),
+                None => self.mark_all(&read, completed),
             };
-            if latest.is_none_or(|latest| latest.index < began.index) {
-                *latest = Some(began);
+            if is_done {
+                // The memory of the last read becomes that of this one.
+                let kept = last.get_or_insert_default();
+                kept.clear();
+                kept.extend_from_slice(&read);
+                self.last = last.take();
             }
-            if is_there {
-                one.known.get_or_insert(completed);
-                one.reader.get_or_insert(completed.index);
+            is_done
+        });
+        if !is_done {
+            if !self.mark_sorted(event) {
+                self.reads -= 1;
+                self.last = last;
+                self.refused = self.refused.or(Some(event.index));
+                return;
+            }
+            self.flip_all(completed);
+        }
+        self.latest.push(self.reads, began);
+    }
+
+    /// Compares a read with the last one, and flips what changed. False if it is not a set of integers that were added; then
+    /// some of those that it has are flipped already.
+    fn read_changes(&mut self, last: &[i64], read: &[i64], completed: OperationTime) -> bool {
+        let (gone, new) = changed_parts(last, read);
+        let number = self.reads;
+        for &integer in gone {
+            if let Some(one) = self.one(integer) {
+                one.changed = number;
+            }
+        }
+        for &integer in new {
+            let Some(at) = self.followed.number_of(integer) else {
+                return false;
+            };
+            let one = &mut self.followed.values_mut()[at as usize];
+            // Twice in the changed part, or once there and once in what both reads have.
+            if one.found == number || one.is_there && one.changed != number {
+                return false;
+            }
+            one.found = number;
+            if !one.is_there {
+                one.flip(number - 1, &self.latest, completed);
+                one.changed = number;
+            }
+        }
+        for &integer in gone {
+            if let Some(at) = self.followed.number_of(integer) {
+                let one = &mut self.followed.values_mut()[at as usize];
+                if one.found != number {
+                    one.flip(number - 1, &self.latest, completed);
+                }
+            }
+        }
+        true
+    }
+
+    fn one(&mut self, integer: i64) -> Option<&mut ElementReads> {
+        let number = self.followed.number_of(integer)?;
+        Some(&mut self.followed.values_mut()[number as usize])
+    }
+
+    /// Flips every element for which it is not as the marks of this read are.
+    fn flip_all(&mut self, completed: OperationTime) {
+        let number = self.reads;
+        for one in self.followed.values_mut() {
+            debug_assert!(one.found <= number, "no element is in a later read");
+            if one.is_there != (one.found == number) {
+                one.flip(number - 1, &self.latest, completed);
             }
         }
     }
 
-    /// Marks the elements of a read, if they are integers that were added, each there once: then there is nothing else to do.
-    fn mark(&mut self, event: &OperationEvent<'_>) -> bool {
-        let (Value::List(items) | Value::Set(items)) = event.value else {
-            let mut integers = event.integers.into_iter().flatten();
-            return event.integers.is_some() && integers.all(|integer| self.mark_one(*integer));
-        };
-        items
-            .iter()
-            .all(|item| item.as_int().is_some_and(|integer| self.mark_one(integer)))
+    /// Adds all reads to every element.
+    fn settle_all(&mut self) {
+        for one in self.followed.values_mut() {
+            one.settle(self.reads, &self.latest);
+        }
     }
 
-    /// Marks one; false if it was not added, or is marked already.
-    fn mark_one(&mut self, integer: i64) -> bool {
-        let Some(number) = self.followed.number_of(integer) else {
-            return false;
-        };
-        let one = &mut self.followed.values_mut()[number as usize];
-        std::mem::replace(&mut one.read, self.reads) != self.reads
+    /// Compares a read with every element. False if it is not a set of integers that were added; then nothing is flipped.
+    fn mark_all(&mut self, read: &[i64], completed: OperationTime) -> bool {
+        let number = self.reads;
+        let is_set = read.iter().all(|integer| {
+            let one = self.one(*integer);
+            one.is_some_and(|one| std::mem::replace(&mut one.found, number) != number)
+        });
+        if is_set {
+            self.flip_all(completed);
+        }
+        is_set
     }
 
-    /// The same of any read, with what it has twice, and what was not added. False for what is no set.
+    /// Marks the elements of any read, and notes what it has twice and what was not added. False for what is no set.
     fn mark_sorted(&mut self, event: &OperationEvent<'_>) -> bool {
         let Some(mut read) = event.elements() else {
             return false;
@@ -176,7 +295,7 @@ impl SetFullState {
             }
             let reads = self.reads;
             if let Some(one) = self.followed.get_mut(element) {
-                one.read = reads;
+                one.found = reads;
             } else {
                 let first = self.unexpected.entry(element.clone());
                 first.or_insert(event.index);
@@ -184,6 +303,39 @@ impl SetFullState {
         }
         true
     }
+}
+
+/// The integers of a read; `None` if it has something else.
+fn integers<'a>(event: &'a OperationEvent<'_>) -> Option<Cow<'a, [i64]>> {
+    if let Some(integers) = event.integers {
+        return Some(Cow::Borrowed(integers));
+    }
+    let (Value::List(items) | Value::Set(items)) = event.value else {
+        return None;
+    };
+    let integers: Option<Vec<i64>> = items.iter().map(Value::as_int).collect();
+    integers.map(Cow::Owned)
+}
+
+/// Both without what they have in common at their beginning and end.
+fn changed_parts<'a>(one: &'a [i64], other: &'a [i64]) -> (&'a [i64], &'a [i64]) {
+    let shorter = one.len().min(other.len());
+    let start = equal_length(&one[..shorter], &other[..shorter]);
+    let (one, other) = (&one[start..], &other[start..]);
+    let pairs = one.iter().rev().zip(other.iter().rev());
+    let end = pairs.take_while(|(one, other)| one == other).count();
+    (&one[..one.len() - end], &other[..other.len() - end])
+}
+
+/// Number of elements that two lists of one length have in common at their beginning.
+fn equal_length(one: &[i64], other: &[i64]) -> usize {
+    // Blocks are compared as memory, many elements at a time.
+    const BLOCK: usize = 256;
+    let blocks = one.chunks(BLOCK).zip(other.chunks(BLOCK));
+    let equal = blocks.take_while(|(one, other)| one == other).count() * BLOCK;
+    let start = equal.min(one.len());
+    let rest = one[start..].iter().zip(&other[start..]);
+    start + rest.take_while(|(one, other)| one == other).count()
 }
 
 /// The state of an element at the end of the history.
@@ -260,7 +412,8 @@ impl DataType for SetFull {
         }
     }
 
-    fn finish(&self, state: SetFullState, builder: &mut VerdictBuilder) {
+    fn finish(&self, mut state: SetFullState, builder: &mut VerdictBuilder) {
+        state.settle_all();
         builder.count("reads", state.reads);
         builder.count("attempts", state.followed.len() as u64);
         let mut results = ResultsByState::default();
@@ -442,3 +595,6 @@ impl Checker for SetFull {
         self.online()
     }
 }
+
+#[cfg(test)]
+mod tests;
