@@ -1,6 +1,7 @@
 //! The state of a store: keys and their values, determined by the log's commands alone.
 
 mod request;
+mod spare_value;
 mod state_items;
 mod state_key;
 mod stored_list;
@@ -11,6 +12,7 @@ use crate::session::Sessions;
 use crate::transaction::{Operation, Operations};
 #[allow(unused_imports, reason = "for the replica")]
 pub(crate) use request::AppliedRequest;
+use spare_value::SpareValue;
 pub(crate) use state_items::{Item, StateItems, Undo};
 pub(crate) use state_key::StateKey;
 use std::collections::BTreeMap;
@@ -29,6 +31,7 @@ pub(crate) struct StoreState {
     answers: Vec<u8>,
     /// Undo log of the present transaction, oldest change first, each with the number of its operation.
     undo: Vec<(u32, Undo)>,
+    spare: SpareValue,
     planted: Planted,
 }
 
@@ -170,7 +173,9 @@ impl StoreState {
             ExecutionEffect::Change
         };
         // Frees the overwritten values now, not with the next transaction.
-        self.undo.clear();
+        for (_, undo) in self.undo.drain(..) {
+            self.spare.keep(undo);
+        }
         Ok(effect)
     }
 
@@ -187,13 +192,18 @@ impl StoreState {
             Operation::Read { .. } | Operation::Scan { .. } => {
                 return self.items.answer(operation, answers);
             }
-            Operation::Write { key, value } => Some(self.items.write(key, value)?),
+            Operation::Write { key, value } => {
+                Some(self.items.write(key, value, &mut self.spare)?)
+            }
             Operation::Append { key, value } => Some(self.append(key, value, batch)?),
             Operation::CompareAndSet {
                 key,
                 expected,
                 value,
-            } => Some(self.items.compare_and_set(key, expected, value)?),
+            } => Some(
+                self.items
+                    .compare_and_set(key, expected, value, &mut self.spare)?,
+            ),
             Operation::Delete { key } => {
                 if let Some(bases) = &mut self.planted.lost_append {
                     bases.remove(key);

@@ -1,5 +1,6 @@
 //! Items by key in a persistent map: snapshots in constant time.
 
+use super::spare_value::SpareValue;
 use super::state_key::StateKey;
 use super::stored_list::StoredList;
 use crate::answer::{self, TooLong};
@@ -146,17 +147,22 @@ impl StateItems {
         Ok(())
     }
 
-    /// Writes a register.
+    /// Writes a register; `spare` may become its buffer.
     #[inline]
-    pub(crate) fn write(&mut self, key: &[u8], value: &[u8]) -> Result<Undo, Code> {
+    pub(crate) fn write(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        spare: &mut SpareValue,
+    ) -> Result<Undo, Code> {
         match self.map.get_mut(key) {
             Some(Item::Register(held)) => {
-                let before = std::mem::replace(held, value.into());
+                let before = std::mem::replace(held, spare.fill(value));
                 self.size = self.size + value.len() as u64 - before.len() as u64;
                 Ok(Undo::Restore(Item::Register(before)))
             }
             Some(Item::List(_)) => Err(Code::WrongKind),
-            None => Ok(self.insert(key, Item::Register(value.into()))),
+            None => Ok(self.insert(key, Item::Register(spare.fill(value)))),
         }
     }
 
@@ -166,10 +172,11 @@ impl StateItems {
         key: &[u8],
         expected: Option<&[u8]>,
         value: &[u8],
+        spare: &mut SpareValue,
     ) -> Result<Undo, Code> {
         // Looks before it changes: a failed comparison copies no shared node.
         match self.map.get(key) {
-            Some(Item::Register(held)) if expected == Some(held) => self.write(key, value),
+            Some(Item::Register(held)) if expected == Some(held) => self.write(key, value, spare),
             Some(Item::List(_)) => Err(Code::WrongKind),
             None if expected.is_none() => Ok(self.insert(key, Item::Register(value.into()))),
             _ => Err(Code::CompareFailed),

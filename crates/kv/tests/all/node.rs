@@ -154,7 +154,7 @@ impl LocalNode {
     ) -> Result<LocalNode, String> {
         let mut options = ReplicaOptions::new(SERVER, [SERVER]);
         options.bug = bug;
-        let segment_length = seatrial_machine::SEGMENT_LENGTH;
+        let segment_length = SEGMENT_LENGTH;
         LocalNode::start_with(storage, folder, options, segment_length, seed)
     }
 
