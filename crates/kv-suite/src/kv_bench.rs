@@ -3,14 +3,16 @@
 mod checkpoint_sampler;
 mod closed_loop;
 mod experiments;
+mod file_benchmark;
 mod latency_histogram;
 mod load_figures;
 mod load_target;
+mod map_benchmark;
 mod store_processes;
 
 use crate::tools::{StoreSession, addresses};
 use closed_loop::{LoadEvent, LoadOptions, fill, run_load};
-use experiments::EXPERIMENTS;
+use experiments::{EXPERIMENTS, ExperimentProcedure};
 use load_figures::{LoadFigures, SUMMARY_COLUMNS, WINDOW_COLUMNS, throughput_svg};
 use load_target::LoadTarget;
 use seatrial_generator::KeyDistribution;
@@ -77,6 +79,7 @@ const OPTIONS: &[ToolOption] = &[
     ),
     option("reads", "PERCENT", "Requests of a hundred that read", "0"),
     option("time", "SECONDS", "Seconds that count", "15"),
+    option("seeds", "N", "Seeds of experiment e11", "1000"),
     option("warm-up", "SECONDS", "Seconds before those that count", "3"),
     option("nodes", "N", "Nodes to start: 1, 3, 5 or 7", "1"),
     option(
@@ -118,12 +121,16 @@ the median; latencies of single requests; CPU time per operation; in and out of 
 Experiments (time, keys, value-bytes and out can be given):\n  \
 e1   checkpoint modes none, blocking, concurrent over time\n  \
 e2   in and out of concurrent checkpoints\n  \
-e3   checkpoints off and on, with the log\n  \
+e3   checkpoints off and on, with and without the log\n  \
 e4   saturation: 1, 8, 64, 256 clients\n  \
 e5   1, 2, 4, 8 clients by 100 MB and 1 GB of state\n  \
+e6   allocators: the system's, jemalloc and mimalloc where installed\n  \
+e7   maps: imbl's OrdMap, HashMap, BTreeMap\n  \
+e8   files alone: log, batches, a checkpoint beside a plain file\n  \
 e9   time until a killed node serves again\n  \
 e10  three replicas, the leader and a follower killed\n  \
-e12  Redis (append-only log, synced always) and etcd in the same minutes\n\
+e11  snapshots of the simulated store: seeds without, and with a planted bug\n  \
+e12  Redis, with and without its log, and etcd in the same minutes\n\
 Example: seatrial bench kv --experiment e4 --out e4";
 
 /// The benchmark.
@@ -148,9 +155,18 @@ struct PlannedRun {
 /// The store that a run starts.
 #[derive(Clone, Debug)]
 enum PlannedStore {
-    Kv { nodes: usize, options: Vec<String> },
-    Redis { is_durable: bool },
-    Etcd { nodes: usize },
+    Kv {
+        nodes: usize,
+        options: Vec<String>,
+        /// A shared library to preload, for its allocator.
+        preload: Option<PathBuf>,
+    },
+    Redis {
+        is_durable: bool,
+    },
+    Etcd {
+        nodes: usize,
+    },
 }
 
 /// The folder of the stores' data is removed at the end, also after an error; it stays if it has something else.
@@ -188,7 +204,11 @@ fn run(tool: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
             let options = options.split_whitespace().map(ToOwned::to_owned).collect();
             let run = PlannedRun {
                 label: format!("kv {nodes} nodes"),
-                store: PlannedStore::Kv { nodes, options },
+                store: PlannedStore::Kv {
+                    nodes,
+                    options,
+                    preload: None,
+                },
                 load,
                 events: Vec::new(),
             };
@@ -199,19 +219,17 @@ fn run(tool: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
     };
     let Some(experiment) = EXPERIMENTS.iter().find(|it| it.name == name) else {
         let names: Vec<&str> = EXPERIMENTS.iter().map(|it| it.name).collect();
-        return Err(format!(
-            "--experiment {name:?} is not one of {}; e6 (allocators), e7 (maps), e8 (files alone) and e11 (snapshots under \
-             simulation) are not experiments of this command",
-            names.join(", ")
-        )
-        .into());
+        let names = names.join(", ");
+        return Err(format!("--experiment {name:?} is not one of {names}").into());
     };
-    if name == "e9" {
-        return experiments::recovery(&setup, &load);
+    match experiment.procedure {
+        ExperimentProcedure::Other(run) => run(&setup, &load),
+        ExperimentProcedure::Loads(runs) => {
+            let figures = setup.run_all(runs(&load, tool))?;
+            setup.write(name, &figures)?;
+            Ok(ToolExit::Done)
+        }
     }
-    let figures = setup.run_all((experiment.runs)(&load, tool))?;
-    setup.write(name, &figures)?;
-    Ok(ToolExit::Done)
 }
 
 /// The load that the options describe.
@@ -241,10 +259,11 @@ fn load_options(tool: &ToolSetup<'_>) -> Result<LoadOptions, SuiteError> {
 }
 
 impl BenchSetup<'_> {
-    fn program(&self, options: &[String]) -> NodeProgram {
+    fn program(&self, options: &[String], preload: Option<&Path>) -> NodeProgram {
         NodeProgram {
             binary: self.binary.clone(),
             options: options.to_vec(),
+            preload: preload.map(Path::to_owned),
         }
     }
 
@@ -270,8 +289,13 @@ impl BenchSetup<'_> {
 
     fn run_one(&self, run: &PlannedRun, folder: &Path) -> Result<LoadFigures, SuiteError> {
         let (mut processes, target) = match &run.store {
-            PlannedStore::Kv { nodes, options } => {
-                let processes = StoreProcesses::kv(&self.program(options), *nodes, folder)?;
+            PlannedStore::Kv {
+                nodes,
+                options,
+                preload,
+            } => {
+                let program = self.program(options, preload.as_deref());
+                let processes = StoreProcesses::kv(&program, *nodes, folder)?;
                 let target = LoadTarget::kv(processes.addresses(), None, run.load.share);
                 (processes, target)
             }

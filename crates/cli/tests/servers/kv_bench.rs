@@ -69,6 +69,20 @@ fn an_experiment_writes_a_row_for_each_run_and_each_second() {
 }
 
 #[test]
+fn maps_are_compared_without_a_store() {
+    let scratch = Scratch::new("kv-bench-maps");
+    let out = scratch.path("out");
+    let (status, said) = bench(&["--experiment", "e7", "--out", &out]);
+    assert_eq!(status, Some(0), "{said}");
+    let file = format!("{out}/e7.csv");
+    assert_eq!(
+        column(&file, "map"),
+        ["imbl OrdMap", "std HashMap", "std BTreeMap"]
+    );
+    assert_eq!(column(&file, "keys"), ["100", "100", "100"]);
+}
+
+#[test]
 fn running_nodes_are_measured_and_bad_input_is_refused() {
     let scratch = Scratch::new("kv-bench-server");
     let (out, data) = (scratch.path("out"), scratch.path("data"));
@@ -83,7 +97,7 @@ fn running_nodes_are_measured_and_bad_input_is_refused() {
     drop(server);
     for (words, reason) in [
         (["--server", &address], "the store cannot be filled"),
-        (["--experiment", "e7"], "is not one of e1, e2"),
+        (["--experiment", "e99"], "is not one of e1, e2, e3"),
         (["--distribution", "zipf:x"], "takes uniform, zipf:SKEW"),
         (
             ["--reads", "101"],

@@ -51,6 +51,8 @@ pub(crate) struct NodeProgram {
     pub(crate) binary: PathBuf,
     /// Further options of `node kv`.
     pub(crate) options: Vec<String>,
+    /// A shared library to preload.
+    pub(crate) preload: Option<PathBuf>,
 }
 
 /// One process: how it is started, and its present life.
@@ -91,7 +93,12 @@ impl StoreProcesses {
             let number = (own + 1).to_string();
             let data = folder.join(format!("n{number}")).display().to_string();
             let listen = addresses[own].to_string();
-            let mut words = vec![binary.clone(), "node".into(), "kv".into()];
+            let mut words = Vec::new();
+            if let Some(library) = &program.preload {
+                let variable = format!("LD_PRELOAD={}", library.display());
+                words.extend(["env".to_owned(), variable]);
+            }
+            words.extend([binary.clone(), "node".into(), "kv".into()]);
             for (name, value) in [
                 ("--node", number),
                 ("--listen", listen),

@@ -93,7 +93,7 @@ fn ask_leader(setup: &ToolSetup<'_>, request: AdminRequest) -> Result<ToolExit, 
 }
 
 impl StoreSession {
-    async fn admin(
+    pub(crate) async fn admin(
         &self,
         address: SocketAddr,
         request: AdminRequest,
