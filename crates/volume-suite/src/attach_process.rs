@@ -6,7 +6,8 @@ use crate::replica_process::PROTOCOL;
 use crate::volume_calls::VolumeCalls;
 use crate::volume_file::VolumeFile;
 use seatrial_host::{
-    Cluster, GuestOptions, PeerLimits, PeerOptions, random_bytes, serve_guest, terminated,
+    Cluster, GuestOptions, PeerLimits, PeerOptions, StatusListener, random_bytes, serve_guest,
+    terminated,
 };
 use seatrial_suite::{Report, SuiteError};
 use seatrial_volume::nbd::NbdExport;
@@ -23,6 +24,8 @@ pub(crate) struct AttachProcess {
     pub(crate) file: VolumeFile,
     pub(crate) nbd: NbdAddress,
     pub(crate) is_read_only: bool,
+    /// Serves the status page.
+    pub(crate) http: Option<StatusListener>,
     /// Bytes of writes that are not durable yet; NBD may have as much in flight again, four times.
     pub(crate) memory: usize,
 }
@@ -81,11 +84,13 @@ impl AttachProcess {
                 limits: PeerLimits {
                     // The machine bounds what it sends; a message that is dropped is sent again.
                     queue_bytes_max: 4 * self.memory,
+                    // A replica that was away for a moment is back a moment later.
+                    retry_max: Duration::from_millis(300),
                     ..PeerLimits::default()
                 },
                 ..PeerOptions::default()
             },
-            http: None,
+            http: self.http.clone(),
         };
         let reason = EndReason::default();
         let (ended, signalled) = (reason.clone(), reason.changed.clone());

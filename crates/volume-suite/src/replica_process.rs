@@ -1,7 +1,9 @@
 //! The process of one replica: `seatrial volume downstairs`.
 
 use crate::volume_file::VolumeFile;
-use seatrial_host::{Cluster, HostLimits, PeerOptions, Protocol, ServeOptions, serve, terminated};
+use seatrial_host::{
+    Cluster, HostLimits, PeerOptions, Protocol, ServeOptions, StatusListener, serve, terminated,
+};
 use seatrial_machine::{DataFolder, NodeId};
 use seatrial_suite::{Report, SuiteError};
 use seatrial_volume::{Downstairs, DownstairsOptions, REPLICA_MESSAGE_MAX};
@@ -22,6 +24,7 @@ pub(crate) struct ReplicaProcess {
     pub(crate) node: NodeId,
     pub(crate) data: PathBuf,
     pub(crate) listen: SocketAddr,
+    pub(crate) http: Option<StatusListener>,
 }
 
 /// Bound of a replica's connections in bytes. One upstairs may ask for as many bytes as its guests have in flight, and all
@@ -36,6 +39,7 @@ impl ReplicaProcess {
             node,
             data,
             listen,
+            http,
         } = self;
         let within = HostLimits::within(LIMITS_MEMORY);
         let options = ServeOptions {
@@ -58,7 +62,7 @@ impl ReplicaProcess {
                 }),
                 ..PeerOptions::default()
             },
-            http: None,
+            http,
             clock: None,
         };
         let boot = |data: &DataFolder| {

@@ -11,13 +11,13 @@ use crate::volume_bench::BENCH;
 use crate::volume_file::{
     FILE_NAME, KEY_NAME, LINK_KEY_NAME, REPLICAS_MAX, VolumeFile, key_text, parse_size,
 };
-use seatrial_host::{create_folder, random_bytes};
+use seatrial_host::{StatusListener, create_folder, random_bytes};
 use seatrial_suite::{SuiteError, SuiteTool, ToolArgument, ToolExit, ToolOption, ToolSetup};
 use seatrial_volume::{Geometry, VolumeId};
 use serde_json::Value;
 use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -86,6 +86,12 @@ const MEMORY: ToolOption = ToolOption {
     about: "Mebibytes of writes that are not durable yet, 8 to 4096; clients may have four times as much in flight",
     default: Some("64"),
 };
+const HTTP: ToolOption = ToolOption {
+    name: "http",
+    value_name: Some("ADDRESS"),
+    about: "Serve a status page, /metrics and /status.json here; a port alone is one of this machine only",
+    default: None,
+};
 const JSON: ToolOption = ToolOption {
     name: "json",
     value_name: None,
@@ -133,7 +139,7 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
         name: "downstairs",
         about: "Serve one replica of a volume",
         arguments: &[VOLUME],
-        options: &[&[NODE, DATA, LISTEN]],
+        options: &[&[NODE, DATA, LISTEN, HTTP]],
         notes: SERVER_NOTES,
         run: downstairs,
     },
@@ -141,7 +147,7 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
         name: "attach",
         about: "Take a volume and serve it to NBD clients",
         arguments: &[VOLUME],
-        options: &[&[NBD, READ_ONLY, MEMORY]],
+        options: &[&[NBD, READ_ONLY, MEMORY, HTTP]],
         notes: ATTACH_NOTES,
         run: attach,
     },
@@ -299,10 +305,34 @@ fn downstairs(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
         node: seatrial_machine::NodeId::server(number as u32),
         data: data.unwrap_or_else(|| file.replica_folder(number as usize)),
         listen,
+        http: status_listener(setup, &format!("volume n{number}"))?,
         file,
     };
     process.run(setup.report)?;
     Ok(ToolExit::Done)
+}
+
+/// Listens for requests for the status, if an address is given.
+fn status_listener(
+    setup: &ToolSetup<'_>,
+    title: &str,
+) -> Result<Option<StatusListener>, SuiteError> {
+    let Some(text) = setup.text(HTTP.name)? else {
+        return Ok(None);
+    };
+    // A port alone is one of this machine only: others are reached by no oversight.
+    let local = text
+        .parse()
+        .map(|port: u16| (Ipv4Addr::LOCALHOST, port).into());
+    let address = local.or_else(|_| text.parse()).map_err(|_| {
+        format!("--http takes a port, or an address and port such as 127.0.0.1:9400, not {text}")
+    })?;
+    let listener = StatusListener::bind(address, title)?;
+    (setup.report)(format_args!(
+        "status page at http://{}/",
+        listener.address()
+    ));
+    Ok(Some(listener))
 }
 
 fn attach(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
@@ -315,6 +345,7 @@ fn attach(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
             )
         })?,
         is_read_only: setup.has(READ_ONLY.name),
+        http: status_listener(setup, "volume")?,
         memory: (setup.values.number(MEMORY.name, 8..=4_096, 64)? as usize) << 20,
     };
     process.run(setup.report)?;

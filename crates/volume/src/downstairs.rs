@@ -3,6 +3,7 @@
 mod block_map;
 mod map_file;
 mod region;
+mod region_description;
 mod region_jobs;
 mod region_log;
 mod region_record;
@@ -37,7 +38,8 @@ use region_record::{
 };
 use region_recovery::read_region;
 use seatrial_machine::{
-    Booted, DataFolder, Input, LogName, LogReader, Machine, NodeId, OpenLog, Output, Ticket, Time,
+    Booted, DataFolder, Input, LogName, LogReader, Machine, NodeId, OpenLog, Output, StatusSheet,
+    Ticket, Time,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -647,6 +649,10 @@ impl Machine for Downstairs {
 
     fn wake_at(&self) -> Option<Time> {
         self.wake
+    }
+
+    fn describe(&self, _: Time, sheet: &mut StatusSheet) {
+        self.describe_all(sheet);
     }
 
     fn check_invariants(&self) {

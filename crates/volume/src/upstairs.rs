@@ -2,6 +2,7 @@
 
 mod activation;
 mod flushes;
+mod guest_figures;
 mod guest_reads;
 mod live_repair;
 mod mirror;
@@ -21,12 +22,13 @@ use crate::volume_bug::VolumeBug;
 use crate::volume_message::FromReplica;
 use activation::ActivationPhase;
 use flushes::Flushes;
+use guest_figures::GuestFigures;
 use guest_reads::GuestReads;
 use live_repair::{Repair, VerifiedChunk};
 use mirror::Mirror;
 use questions::Questions;
 use seal_jobs::{OpenedSlots, SealedSlots};
-use seatrial_machine::{Input, Machine, NodeId, Output, Ticket, Time};
+use seatrial_machine::{Input, Machine, NodeId, Output, StatusSheet, Ticket, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use stream_items::StreamItems;
@@ -143,6 +145,7 @@ pub struct Upstairs {
     /// Replies to guests, and those of them that are errors.
     replies: u64,
     failed: u64,
+    figures: GuestFigures,
 }
 
 impl Upstairs {
@@ -187,6 +190,7 @@ impl Upstairs {
             bytes: [0; 2],
             replies: 0,
             failed: 0,
+            figures: GuestFigures::default(),
             options,
         }
     }
@@ -463,19 +467,29 @@ impl Machine for Upstairs {
     type Reply = GuestReply;
 
     fn turn(&mut self, now: Time, input: Input<GuestRequest>, out: &mut Outputs) {
+        // The driver may not have carried out the outputs of earlier turns.
+        let first = out.len();
         match input {
             Input::Message { from, bytes } => self.receive(now, from, &bytes, out),
-            Input::Request(ticket, request) => self.request(now, ticket, request, out),
+            Input::Request(ticket, request) => {
+                self.figures.on_request(now, ticket, &request);
+                self.request(now, ticket, request, out);
+            }
             Input::Computed(ticket, result) => self.computed(now, ticket, result, out),
             Input::Wake | Input::Appended(_) | Input::FileDone(..) => {}
         }
         if now >= self.tick_at {
             self.tick(now, out);
         }
+        self.figures.on_outputs(now, &out[first..]);
     }
 
     fn wake_at(&self) -> Option<Time> {
         Some(self.tick_at)
+    }
+
+    fn describe(&self, _: Time, sheet: &mut StatusSheet) {
+        self.describe_all(sheet);
     }
 
     fn check_invariants(&self) {

@@ -4,7 +4,7 @@ use super::process::{PATIENCE, Server, binary, run};
 use super::scratch::Scratch;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -34,6 +34,8 @@ fn assert_volume(words: &[&str], status: i32, part: &str) -> String {
 struct Attached {
     child: Child,
     lines: BufReader<std::process::ChildStderr>,
+    /// What it reported until then.
+    said: String,
 }
 
 impl Attached {
@@ -48,12 +50,11 @@ impl Attached {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("attached: ") {
-            line.clear();
-            assert!(lines.read_line(&mut line).unwrap() > 0, "it ended");
+        let mut said = String::new();
+        while !said.contains("attached: ") {
+            assert!(lines.read_line(&mut said).unwrap() > 0, "it ended: {said}");
         }
-        Attached { child, lines }
+        Attached { child, lines, said }
     }
 
     /// Waits for its end; returns exit status and what else it reported.
@@ -123,6 +124,19 @@ impl Client {
             error => Err(error),
         }
     }
+}
+
+/// The body of a page of the status server that a process has reported.
+fn page(said: &str, path: &str) -> String {
+    let address = said.split("http://").nth(1).unwrap();
+    let address = address.split('/').next().unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    reply
 }
 
 /// Addresses that are free now.
@@ -283,6 +297,42 @@ fn a_later_owner_takes_the_volume() {
     assert_eq!(client.request(1, 0, 512, &[0; 512]), 1, "EPERM: read-only");
     let words = ["bench", &copy, "--overwrite", "--workloads", "write"];
     assert_volume(&words, 254, "attached read-only");
+}
+
+#[test]
+fn a_page_shows_the_volume() {
+    let scratch = Scratch::new("volume-page");
+    let folder = create(&scratch, "disk");
+    let words = ["volume", "downstairs", &folder, "--http", "0"];
+    let first = Server::start(&words);
+    let _second = downstairs(&folder, 2);
+    let owner = Attached::start(&folder, &["--http", "0"]);
+    let mut client = Client::attach(&folder);
+    client.write(0, &[1; 4_096]);
+    client.flush();
+    let since = Instant::now();
+    while !page(&owner.said, "/metrics").contains("volume_write_seconds_count 1") {
+        assert!(
+            since.elapsed() < PATIENCE,
+            "{}",
+            page(&owner.said, "/metrics")
+        );
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let metrics = page(&owner.said, "/metrics");
+    for part in [
+        "volume_is_active 1",
+        "volume_replica_is_active{replica=\"n1\"} 1",
+        "volume_replica_is_active{replica=\"n3\"} 0",
+        "volume_written_bytes_total 4096",
+    ] {
+        assert!(metrics.contains(part), "{part}: {metrics}");
+    }
+    assert!(page(&owner.said, "/").contains("Replicas"));
+    let metrics = page(&first.said().join(" "), "/metrics");
+    assert!(metrics.contains("region_has_session 1"), "{metrics}");
+    let words = ["attach", &folder, "--http", "page"];
+    assert_volume(&words, 254, "--http takes a port");
 }
 
 #[test]
