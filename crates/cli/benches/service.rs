@@ -83,6 +83,7 @@ fn with_server<T>(folder: &Path, work: impl FnOnce(SocketAddr) -> T) -> T {
                 limits: HostLimits::default(),
                 protocol: PROTOCOL,
                 http: None,
+                tls: None,
                 key: None,
                 peers: PeerOptions::default(),
             };

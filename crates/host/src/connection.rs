@@ -1,8 +1,11 @@
 //! A client's connection to a server.
 
+use crate::byte_stream::{self, ReadSide, WriteSide};
 use crate::key::SecretKey;
 use crate::opening::{ClientOpening, LENGTH_MAX, OpeningError, Protocol};
+use crate::tls::TlsCredentials;
 use crate::wire::{self, Messages};
+use seatrial_machine::NodeId;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
@@ -10,13 +13,12 @@ use std::pin::Pin;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, Sleep};
 
 /// A connection to a server with its unwritten messages, of which a part may be written already. All methods are cancel safe.
 pub(crate) struct DialledConnection {
-    messages: Messages<OwnedReadHalf>,
-    writing: OwnedWriteHalf,
+    messages: Messages<ReadSide>,
+    writing: WriteSide,
     gathered: Vec<u8>,
     /// Bytes of `gathered` that are written.
     written: usize,
@@ -34,21 +36,30 @@ pub struct ConnectOptions {
     pub protocol: Protocol,
     /// The key that both sides must prove; `None`: no key.
     pub key: Option<SecretKey>,
+    /// Certificates of this side and of the server; `None`: the connection is not encrypted.
+    pub tls: Option<TlsCredentials>,
+    /// The node that listens there, whose name its certificate must have; `None`: any node.
+    pub node: Option<NodeId>,
     /// Time limit of connecting and opening.
     pub timeout: Duration,
 }
 
 impl ConnectOptions {
-    /// Options without a key, and with a time limit of 5 s.
+    /// Options without a key and without TLS, and with a time limit of 5 s.
     pub fn new(protocol: Protocol, message_length_max: usize) -> ConnectOptions {
         ConnectOptions {
             message_length_max,
             protocol,
             key: None,
+            tls: None,
+            node: None,
             timeout: Duration::from_secs(5),
         }
     }
 }
+
+/// First bytes of a TLS alert: its record type, and the first byte of the version.
+const TLS_ALERT: [u8; 2] = [21, 3];
 
 /// An I/O error of a kind for which a retry is pointless.
 fn refused(error: OpeningError) -> io::Error {
@@ -74,7 +85,12 @@ impl DialledConnection {
         let connected = async {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
-            let (reading, writing) = stream.into_split();
+            let node = options.node.map(|node| node.to_string());
+            let tls = options.tls.as_ref();
+            let tls = tls.map(|it| it.connect(node.as_deref())).transpose()?;
+            let is_plain = tls.is_none();
+            let (mut reading, writing) = byte_stream::split(stream, tls);
+            reading.shake_hands().await?;
             let mut connection = DialledConnection {
                 messages: Messages::new(reading, LENGTH_MAX),
                 writing,
@@ -82,7 +98,8 @@ impl DialledConnection {
                 written: 0,
                 timer: None,
             };
-            connection.enter(options).await?;
+            let entered = connection.enter(options).await;
+            entered.map_err(|error| connection.with_reason(is_plain, error))?;
             connection
                 .messages
                 .set_length_max(options.message_length_max);
@@ -108,6 +125,15 @@ impl DialledConnection {
         }
     }
 
+    /// The error of an opening; that of a plain one at a server with TLS says so.
+    fn with_reason(&self, is_plain: bool, error: io::Error) -> io::Error {
+        if is_plain && self.messages.buffered().starts_with(&TLS_ALERT) {
+            let text = "the server demands TLS (--tls-cert, --tls-key, --tls-ca)";
+            return io::Error::new(io::ErrorKind::PermissionDenied, text);
+        }
+        error
+    }
+
     /// Queues a message.
     pub(crate) fn push(&mut self, message: &[u8]) {
         wire::write(&mut self.gathered, message);
@@ -117,6 +143,7 @@ impl DialledConnection {
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         let rest = &self.gathered[self.written..];
         self.writing.write_all(rest).await?;
+        self.writing.flush().await?;
         self.gathered.clear();
         self.written = 0;
         Ok(())
@@ -160,13 +187,14 @@ impl DialledConnection {
     /// The same, but it also returns, with `None`, when some queued bytes have been written.
     pub(crate) async fn step(&mut self, patience: Option<Duration>) -> Option<ConnectionEvent> {
         let rest = &self.gathered[self.written..];
+        let has_rest = !rest.is_empty() || self.writing.has_unsent();
         tokio::select! {
             message = self.messages.next() => match message {
                 Ok(Some(bytes)) => return Some(ConnectionEvent::Message(bytes)),
                 Ok(None) | Err(_) => return Some(ConnectionEvent::Lost),
             },
-            count = self.writing.write(rest), if !rest.is_empty() => match count {
-                Ok(count) if count > 0 => self.written += count,
+            count = write_some(&mut self.writing, rest), if has_rest => match count {
+                Ok(count) if count > 0 || rest.is_empty() => self.written += count,
                 _ => return Some(ConnectionEvent::Lost),
             },
             () = sleep(patience) => return Some(ConnectionEvent::Wake),
@@ -177,6 +205,15 @@ impl DialledConnection {
         }
         None
     }
+}
+
+/// Writes some bytes; without bytes, what TLS has encrypted and the socket has not taken.
+async fn write_some(writing: &mut WriteSide, bytes: &[u8]) -> io::Result<usize> {
+    if bytes.is_empty() {
+        writing.flush().await?;
+        return Ok(0);
+    }
+    writing.write(bytes).await
 }
 
 async fn sleep(duration: Option<Duration>) {

@@ -9,6 +9,7 @@ use crate::opening::Protocol;
 use crate::peer::PeerOptions;
 use crate::stage_times::StageTimes;
 use crate::status_server::{self, StatusListener, StatusThread};
+use crate::tls::TlsCredentials;
 use seatrial_machine::{
     Booted, Computed, DataFolder, DurationHistogram, FileResult, Input, Job, LinePart, Machine,
     Output, StatusSheet, Ticket, Time, WORK_MAX,
@@ -39,6 +40,8 @@ pub struct ServeOptions {
     pub protocol: Protocol,
     /// The key that clients must prove; `None`: no key is needed.
     pub key: Option<SecretKey>,
+    /// Certificates of this server and of all others; `None`: connections are not encrypted.
+    pub tls: Option<TlsCredentials>,
     /// The other nodes of the system.
     pub peers: PeerOptions,
     /// Where the server shows its status; `None`: nowhere.
@@ -60,6 +63,8 @@ pub struct ListenOptions {
     pub protocol: Protocol,
     /// The key that clients must prove; `None`: no key is needed.
     pub key: Option<SecretKey>,
+    /// Certificates of this server and of all others; `None`: connections are not encrypted.
+    pub tls: Option<TlsCredentials>,
     /// The other nodes of the system.
     pub peers: PeerOptions,
     /// Where the server shows its status; `None`: nowhere.
@@ -75,6 +80,8 @@ pub struct GuestOptions {
     pub protocol: Protocol,
     /// The key that both sides of a connection must prove; `None`: no key is needed.
     pub key: Option<SecretKey>,
+    /// Certificates of this server and of all others; `None`: connections are not encrypted.
+    pub tls: Option<TlsCredentials>,
     /// The nodes. The cluster's own node is [`Cluster::GUEST`](crate::Cluster::GUEST).
     pub peers: PeerOptions,
     /// Where the server shows its status; `None`: nowhere.
@@ -203,6 +210,7 @@ fn serve_local<M: Machine>(
         limits: options.limits,
         protocol: options.protocol,
         key: options.key.clone(),
+        tls: options.tls.clone(),
         peers: options.peers.clone(),
         http: options.http.clone(),
     };
@@ -256,6 +264,7 @@ pub fn serve_guest<M: Machine>(
         limits: HostLimits::default(),
         protocol: options.protocol,
         key: options.key,
+        tls: options.tls,
         peers: options.peers,
         http: options.http,
     };
@@ -333,7 +342,11 @@ async fn work<M: Machine>(
     });
     let disk = disk(done, &stages)?;
     let (finished, jobs) = mpsc::unbounded_channel();
-    let limits = options.limits.within_files(files_max());
+    let limits = match &options.tls {
+        Some(_) => options.limits.with_tls(),
+        None => options.limits,
+    };
+    let limits = limits.within_files(files_max());
     let connections = Connections::new(inbox, limits, &options);
     let status = options.http.as_ref().map(StatusThread::start).transpose()?;
     let server = MachineServer {

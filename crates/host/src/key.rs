@@ -69,11 +69,7 @@ impl SecretKey {
             let text = format!("{}: {error}", path.display());
             io::Error::new(error.kind(), text)
         })?;
-        let mode = path.metadata().map_or(0, |it| it.permissions().mode());
-        if mode & 0o077 != 0 {
-            let path = path.display();
-            tracing::warn!("{path}: other users may read this key");
-        }
+        warn_if_readable(path);
         Ok(key)
     }
 
@@ -112,6 +108,15 @@ pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(bytes)
+}
+
+/// Logs a warning if other users may read the key in this file.
+pub(crate) fn warn_if_readable(path: &Path) {
+    let mode = path.metadata().map_or(0, |it| it.permissions().mode());
+    if mode & 0o077 != 0 {
+        let path = path.display();
+        tracing::warn!("{path}: other users may read this key");
+    }
 }
 
 /// Random bytes that are used once.

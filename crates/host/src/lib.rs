@@ -39,6 +39,7 @@
 //! - No encryption: a key authenticates both sides of a connection, it does not hide or sign what follows.
 
 mod budget;
+mod byte_stream;
 mod clock;
 mod connection;
 mod disk;
@@ -56,6 +57,7 @@ mod session;
 mod stage_times;
 mod status_server;
 mod terminated;
+mod tls;
 mod whole;
 pub mod wire;
 
@@ -74,6 +76,7 @@ pub use seatrial_machine::{Booted, DataFolder, Peer};
 pub use session::{Session, SessionOptions};
 pub use status_server::StatusListener;
 pub use terminated::terminated;
+pub use tls::{TlsCredentials, TlsError};
 pub use whole::{create_folder, keep_whole, partial_of, sync_folder_of, write_whole};
 
 #[cfg(test)]

@@ -58,6 +58,9 @@ impl Default for HostLimits {
 /// Files that a server opens besides its connections: segments, logs, the listening socket.
 const OTHER_FILES: usize = 512;
 
+/// Maximum number of connections with TLS: each holds up to 80 KiB besides what is counted, so together 80 MiB.
+const TLS_CONNECTIONS_MAX: usize = 1_024;
+
 impl HostLimits {
     /// The default bounds, with those of bytes in proportion to `memory` bytes, of which connections hold about half.
     pub fn within(memory: usize) -> HostLimits {
@@ -68,6 +71,16 @@ impl HostLimits {
             connection_send_bytes_max: memory / 8,
             connection_send_bytes_pause: memory / 32 * 3,
             ..HostLimits::default()
+        }
+    }
+
+    /// The same for connections with TLS: each holds more than is counted, and a handshake costs the machine's thread about a
+    /// millisecond, so there are fewer of them.
+    pub(crate) fn with_tls(self) -> HostLimits {
+        HostLimits {
+            connections_max: self.connections_max.min(TLS_CONNECTIONS_MAX),
+            unadmitted_max: self.unadmitted_max.min(TLS_CONNECTIONS_MAX / 4),
+            ..self
         }
     }
 

@@ -1,5 +1,6 @@
 //! The connections of a server.
 
+use crate::byte_stream::{self, TlsSession};
 use crate::connection::ConnectOptions;
 use crate::drive::ListenOptions;
 use crate::limits::HostLimits;
@@ -8,12 +9,13 @@ use crate::opening;
 use crate::peer::{self, Peers};
 use crate::receive::{ConnectionReader, ConnectionState, HeldMemory, OpeningReplies, Receiving};
 use crate::send::{ConnectionWriter, Unsent};
+use crate::tls::TlsCredentials;
 use crate::wire;
 use seatrial_machine::{MetricValue, NodeId, StatusSheet};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{
     self,
-    ErrorKind::{ConnectionRefused, InvalidData, OutOfMemory, TimedOut},
+    ErrorKind::{ConnectionRefused, InvalidData, OutOfMemory, PermissionDenied, TimedOut},
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -68,6 +70,7 @@ pub(crate) struct Connections {
     accepted: u64,
     receiving: Receiving,
     limits: HostLimits,
+    tls: Option<TlsCredentials>,
     /// Places for connections that get a refusal.
     refused: Arc<Semaphore>,
     /// Bytes queued for all connections.
@@ -98,6 +101,7 @@ struct AcceptedConnection {
     unadmitted: Option<u64>,
     /// The node that dialled it, if it is one.
     peer: Option<NodeId>,
+    tls: Option<Arc<TlsSession>>,
     gathered: Vec<u8>,
     unsent: Arc<Unsent>,
     /// Messages that arrived while too much was queued for it; its inbox places bound them.
@@ -116,6 +120,7 @@ impl Connections {
         let (protocol, key) = (options.protocol, options.key.clone());
         let connect = ConnectOptions {
             key: key.clone(),
+            tls: options.tls.clone(),
             ..ConnectOptions::new(protocol, length_max)
         };
         let peers = Peers::new(&options.peers, connect, &inbox);
@@ -127,6 +132,7 @@ impl Connections {
             receiving: Receiving::new(inbox, limits, length_max, protocol, key),
             refused: Arc::new(Semaphore::new(REFUSED_MAX)),
             limits,
+            tls: options.tls.clone(),
             unsent: Arc::new(AtomicUsize::new(0)),
             touched: Vec::new(),
             notices: Notices::default(),
@@ -141,6 +147,15 @@ impl Connections {
             self.refuse(stream);
             return;
         }
+        let tls = self.tls.as_ref().map(TlsCredentials::accept).transpose();
+        let tls = match tls {
+            Ok(tls) => tls,
+            Err(error) => {
+                let text = format_args!("a connection could not be accepted: {error}");
+                self.notices.say("tls", text);
+                return;
+            }
+        };
         let _ = stream.set_nodelay(true); // only a matter of latency
         let id = NodeId::client((self.accepted % (1 << 31)) as u32);
         if self.open.contains_key(&id) || self.draining.contains_key(&id) {
@@ -149,7 +164,8 @@ impl Connections {
         self.accepted += 1;
         let order = self.accepted;
         self.unadmitted.insert(order, id);
-        let (reading, writing) = stream.into_split();
+        let (reading, writing) = byte_stream::split(stream, tls);
+        let tls = reading.tls();
         let peer = Arc::new(ConnectionState::default());
         let pause = self.limits.connection_send_bytes_pause;
         let unsent = Arc::new(Unsent::new(Arc::clone(&peer), &self.unsent, pause));
@@ -167,6 +183,7 @@ impl Connections {
         let connection = AcceptedConnection {
             unadmitted: Some(order),
             peer: None,
+            tls,
             gathered: Vec::new(),
             unsent,
             held: VecDeque::new(),
@@ -255,7 +272,9 @@ impl Connections {
 
     /// Handles the greeting of another node.
     fn greeted(&mut self, id: NodeId, message: &[u8]) {
-        let (node, answer) = match self.peers.greeted(message) {
+        let greeted = self.peers.greeted(message);
+        let greeted = greeted.and_then(|greeted| self.certified(id, greeted));
+        let (node, answer) = match greeted {
             Ok(greeted) => greeted,
             Err(reason) => {
                 let text = format_args!("{id} was refused as a node: {reason}");
@@ -281,6 +300,21 @@ impl Connections {
             connection.peer = Some(node);
         }
         self.send(id, answer);
+    }
+
+    /// Refuses a greeting of a node whose certificate names another one. The key of the cluster proves no more than membership.
+    fn certified(
+        &self,
+        id: NodeId,
+        greeted: (Option<NodeId>, Vec<u8>),
+    ) -> Result<(Option<NodeId>, Vec<u8>), String> {
+        let tls = self.open.get(&id).and_then(|it| it.tls.as_ref());
+        match (greeted.0, tls) {
+            (Some(node), Some(tls)) if !tls.is_peer(&node.to_string()) => {
+                Err(format!("its certificate is not for {node}"))
+            }
+            _ => Ok(greeted),
+        }
     }
 
     /// Sets the address of a node; `None`: it does not belong to the system any more.
@@ -326,7 +360,11 @@ impl Connections {
             self.close(id); // its queue has the refusal
             return;
         }
-        if matches!(error.kind(), InvalidData | OutOfMemory | TimedOut) && self.is_open(id) {
+        if matches!(
+            error.kind(),
+            InvalidData | OutOfMemory | PermissionDenied | TimedOut
+        ) && self.is_open(id)
+        {
             let text = format_args!("{id} was disconnected: {error}");
             self.notices.say("disconnected", text);
             self.counts.refused += 1;

@@ -388,7 +388,10 @@ impl Peers {
             greeting,
             answers,
             address,
-            connect: self.connect.clone(),
+            connect: ConnectOptions {
+                node: Some(node),
+                ..self.connect.clone()
+            },
             outbox: Arc::clone(&outbox),
             reported: None,
         };

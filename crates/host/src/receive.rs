@@ -1,6 +1,7 @@
 //! The reading half of a server's connection.
 
 use crate::budget::{Budget, MemoryShare, Rank, Turn};
+use crate::byte_stream::ReadSide;
 use crate::key::{self, SecretKey};
 use crate::limits::HostLimits;
 use crate::net::NetworkInput;
@@ -10,13 +11,11 @@ use crate::wire;
 use crate::wire::PREFIX_LENGTH;
 use seatrial_machine::NodeId;
 use std::io;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead as _, AsyncReadExt, ReadBuf};
-use tokio::net::tcp::OwnedReadHalf;
+use tokio::io::{AsyncReadExt, ReadBuf};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Bytes per read between messages.
@@ -30,6 +29,9 @@ const GROWTH_MAX: usize = 1 << 20;
 const READ_LENGTH_MAX: usize = 256 << 10;
 /// Maximum number of messages of one connection in the inbox.
 const INBOX_SHARE: usize = 16;
+
+/// First bytes of a TLS handshake: its record type, and the first byte of the version.
+const TLS_HANDSHAKE: [u8; 2] = [22, 3];
 
 /// Delay of the refusal of a wrong key, which slows guessing down.
 const GUESS_DELAY: Duration = Duration::from_millis(500);
@@ -93,7 +95,7 @@ pub(crate) struct HeldMemory {
 /// Between messages it holds no memory. An incomplete message has a buffer of its own, which grows as bytes arrive and becomes
 /// the message.
 pub(crate) struct ConnectionReader {
-    stream: OwnedReadHalf,
+    stream: ReadSide,
     id: NodeId,
     peer: Arc<ConnectionState>,
     with: Receiving,
@@ -151,7 +153,7 @@ fn closed(kind: io::ErrorKind, text: String) -> io::Error {
 
 impl ConnectionReader {
     pub(crate) fn new(
-        stream: OwnedReadHalf,
+        stream: ReadSide,
         id: NodeId,
         peer: Arc<ConnectionState>,
         with: Receiving,
@@ -202,6 +204,8 @@ impl ConnectionReader {
     }
 
     async fn exchange(&mut self, answers: &OpeningReplies) -> io::Result<()> {
+        let shaken = self.stream.shake_hands().await;
+        shaken.map_err(|error| closed(io::ErrorKind::ConnectionRefused, error.to_string()))?;
         let nonce = key::nonce()?;
         let key = self.with.key.clone();
         let mut opening = ServerOpening::new(self.with.protocol, key, nonce);
@@ -237,6 +241,10 @@ impl ConnectionReader {
         let mut prefix = [0; PREFIX_LENGTH];
         self.stream.read_exact(&mut prefix).await?;
         let length = u32::from_le_bytes(prefix) as usize;
+        if prefix[..2] == TLS_HANDSHAKE {
+            let text = "it begins a TLS handshake, and this server has no certificate (--tls-cert)";
+            return Err(closed(io::ErrorKind::InvalidData, text.to_owned()));
+        }
         if length > opening::LENGTH_MAX {
             let text = format!("its first message has {length} bytes and is not an opening");
             return Err(closed(io::ErrorKind::InvalidData, text));
@@ -371,15 +379,13 @@ impl ConnectionReader {
 
     /// Reads at most `room` available bytes. `None`: a spurious readiness; 0: the end of the stream.
     ///
-    /// A read of less than `room` ends the readiness of the stream, unlike `try_read`, after which only a second system call
-    /// would find that nothing is left. The waker does nothing, because [`ConnectionReader::until_ready`] waits.
+    /// [`ConnectionReader::until_ready`] waits for more.
     fn read_into(&mut self, bytes: &mut Vec<u8>, room: usize) -> io::Result<Option<usize>> {
         let scratch = self.with.scratch.lock();
         let mut scratch = scratch.unwrap_or_else(PoisonError::into_inner);
         let room = room.min(scratch.len());
         let mut buffer = ReadBuf::new(&mut scratch[..room]);
-        let mut context = Context::from_waker(Waker::noop());
-        match Pin::new(&mut self.stream).poll_read(&mut context, &mut buffer) {
+        match self.stream.read_ready(&mut buffer) {
             Poll::Ready(Ok(())) => {
                 bytes.extend_from_slice(buffer.filled());
                 Ok(Some(buffer.filled().len()))

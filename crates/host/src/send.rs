@@ -1,5 +1,6 @@
 //! The writing half of a server's connection.
 
+use crate::byte_stream::WriteSide;
 use crate::net::NetworkInput;
 use crate::receive::ConnectionState;
 use seatrial_machine::NodeId;
@@ -8,7 +9,6 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{Notify, mpsc};
 
 /// Bytes younger than this have had no time to be read.
@@ -110,10 +110,13 @@ impl Unsent {
     }
 
     /// Writes as much as the kernel takes. True if that ends the pause of the connection.
-    fn write(&self, stream: &OwnedWriteHalf) -> io::Result<bool> {
+    fn write(&self, stream: &WriteSide) -> io::Result<bool> {
         let mut queue = self.lock();
         let Some(chunk) = queue.chunks.front() else {
-            return Ok(false);
+            return match stream.try_flush() {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+                _ => Ok(false),
+            };
         };
         let count = match stream.try_write(&chunk.bytes[queue.taken..]) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -137,7 +140,7 @@ impl Unsent {
 
 /// Writes the queue of one connection, until it is closed and empty or the peer does not read.
 pub(crate) struct ConnectionWriter {
-    pub(crate) stream: OwnedWriteHalf,
+    pub(crate) stream: WriteSide,
     pub(crate) id: NodeId,
     pub(crate) unsent: Arc<Unsent>,
     pub(crate) patience: Duration,
@@ -165,6 +168,8 @@ impl ConnectionWriter {
                 let queue = self.unsent.lock();
                 (queue.chunks.is_empty(), queue.is_closed)
             };
+            // What TLS has encrypted counts as taken, and is written when the socket is ready.
+            let is_empty = is_empty && !self.stream.has_unsent();
             if is_empty && is_closed {
                 return Ok(()); // dropping the write half shuts the stream down
             }

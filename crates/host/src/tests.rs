@@ -140,6 +140,7 @@ fn options(data: &Path) -> ServeOptions {
         limits: HostLimits::default(),
         protocol: PROTOCOL,
         http: None,
+        tls: None,
         key: None,
         peers: PeerOptions::default(),
         clock: None,

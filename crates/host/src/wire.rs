@@ -48,6 +48,11 @@ impl<S: AsyncRead + Unpin> Messages<S> {
         self.length_max = length_max;
     }
 
+    /// The bytes that have arrived and are not returned.
+    pub(crate) fn buffered(&self) -> &[u8] {
+        &self.buffer[self.start..]
+    }
+
     /// The next message; `None` at the end of the stream, between two messages. Fails if the stream ends within a message, and
     /// if a prefix claims more than the maximum, before the message arrives. Cancel safe.
     pub async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {

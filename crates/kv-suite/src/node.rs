@@ -48,6 +48,7 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
             ..PeerOptions::default()
         },
         http: status_listener(setup, &format!("kv {}", cluster.node))?,
+        tls: None,
         clock: setup.clock.map(ToOwned::to_owned),
     };
     let boot = |data: &DataFolder| {

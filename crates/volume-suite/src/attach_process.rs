@@ -91,6 +91,7 @@ impl AttachProcess {
                 ..PeerOptions::default()
             },
             http: self.http.clone(),
+            tls: None,
         };
         let reason = EndReason::default();
         let (ended, signalled) = (reason.clone(), reason.changed.clone());

@@ -63,6 +63,7 @@ impl ReplicaProcess {
                 ..PeerOptions::default()
             },
             http,
+            tls: None,
             clock: None,
         };
         let boot = |data: &DataFolder| {

@@ -63,6 +63,7 @@ impl Server {
                 limits: HostLimits::default(),
                 protocol: PROTOCOL,
                 http: None,
+                tls: None,
                 key: None,
                 peers: PeerOptions::default(),
             };

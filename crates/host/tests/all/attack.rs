@@ -91,6 +91,7 @@ impl Server {
             limits,
             protocol: PROTOCOL,
             http: None,
+            tls: None,
             key,
             peers: PeerOptions::default(),
         };

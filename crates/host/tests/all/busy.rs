@@ -71,6 +71,7 @@ fn a_machine_with_too_much_under_way_is_given_no_more_messages() {
         limits: HostLimits::default(),
         protocol: PROTOCOL,
         http: None,
+        tls: None,
         key: None,
         peers: PeerOptions::default(),
     };

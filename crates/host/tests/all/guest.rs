@@ -92,6 +92,7 @@ fn echo(node: NodeId, key: Option<&str>) -> (SocketAddr, Running) {
         limits: HostLimits::default(),
         protocol: PROTOCOL,
         http: None,
+        tls: None,
         key: key.map(|it| SecretKey::new(it.as_bytes()).unwrap()),
         peers: peers(5, node, BTreeMap::new(), HostMetrics::default()),
     };
@@ -140,6 +141,7 @@ fn guest(
         message_length_max: 8 << 20,
         protocol: PROTOCOL,
         http: None,
+        tls: None,
         key: key.map(|it| SecretKey::new(it.as_bytes()).unwrap()),
         peers: peers(cluster, Cluster::GUEST, nodes, metrics.clone()),
     };
@@ -264,6 +266,7 @@ fn local_callers_use_a_machine_with_a_log() {
         limits: HostLimits::default(),
         protocol: PROTOCOL,
         http: None,
+        tls: None,
         key: None,
         peers: PeerOptions::default(),
         clock: None,

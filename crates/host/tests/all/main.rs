@@ -21,4 +21,6 @@ mod session;
 #[cfg(test)]
 mod status;
 #[cfg(test)]
+mod tls;
+#[cfg(test)]
 mod wire;

@@ -122,6 +122,7 @@ impl Setup {
             limits: HostLimits::default(),
             protocol: PROTOCOL,
             http: None,
+            tls: None,
             key: self.key,
             peers: PeerOptions {
                 cluster: Some(self.cluster),

@@ -48,6 +48,7 @@ fn a_node_as_a_process() {
         limits: HostLimits::default(),
         protocol: PROTOCOL,
         http: None,
+        tls: None,
         key: None,
         peers: PeerOptions {
             cluster: Some(Cluster {

@@ -89,6 +89,7 @@ fn options(data: &Path) -> ServeOptions {
         },
         protocol: PROTOCOL,
         http: None,
+        tls: None,
         key: None,
         peers: PeerOptions::default(),
         clock: None,

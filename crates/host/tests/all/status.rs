@@ -73,6 +73,7 @@ fn start() -> Server {
         limits: HostLimits::default(),
         protocol: PROTOCOL,
         http: Some(http),
+        tls: None,
         key: None,
         peers: PeerOptions::default(),
     };

@@ -130,6 +130,7 @@ impl ServedVolume {
                 key: None,
                 peers: PeerOptions::default(),
                 http: None,
+                tls: None,
             };
             let serve = move || {
                 let server = NbdServer::new(export, limits, calls);

@@ -31,6 +31,7 @@ pub(super) fn run(arguments: &ServeArguments, key: Option<SecretKey>) -> Result<
         limits: HostLimits::within(memory),
         protocol: remote::PROTOCOL,
         http: None,
+        tls: None,
         key,
         peers: PeerOptions::default(),
     };
