@@ -12,12 +12,18 @@ mod keys;
 mod kv;
 #[path = "servers/kv_bench.rs"]
 mod kv_bench;
+#[path = "servers/kv_cluster.rs"]
+mod kv_cluster;
 #[path = "servers/kv_commands.rs"]
 mod kv_commands;
 #[path = "servers/kv_kills.rs"]
 mod kv_kills;
+#[path = "servers/kv_members.rs"]
+mod kv_members;
 #[path = "servers/kv_status.rs"]
 mod kv_status;
+#[path = "servers/kv_tls.rs"]
+mod kv_tls;
 #[path = "servers/logging.rs"]
 mod logging;
 #[path = "servers/process.rs"]

@@ -1,10 +1,10 @@
 //! Clients of the store's node processes.
 
 use crate::connection::{SharedConnection, SharedConnections};
+use crate::credentials::Credentials;
 use crate::data::Consumer;
 use crate::operation::{OperationAction, OperationInProgress};
 use seatrial_history::{Op, OpType, Value};
-use seatrial_host::SecretKey;
 use seatrial_kv::{ClientOptions, Failure, Outcome, Transaction};
 use seatrial_machine::Rng;
 use seatrial_runner::{self as runner, BoxFuture, ClientError, ClientSlot, Clients};
@@ -19,7 +19,7 @@ pub(crate) struct KvClients {
     tokens: Mutex<Rng>,
     request_timeout: Duration,
     workload: Arc<str>,
-    key: Option<SecretKey>,
+    credentials: Credentials,
     connections: Arc<SharedConnections>,
     /// Number of clients that share a connection.
     clients_per_connection: u32,
@@ -30,7 +30,7 @@ struct Dial {
     address: SocketAddr,
     number: u32,
     options: ClientOptions,
-    key: Option<SecretKey>,
+    credentials: Credentials,
     connections: Arc<SharedConnections>,
 }
 
@@ -38,10 +38,12 @@ impl Dial {
     /// A connection, after a first round trip. Without it a proxy accepts connections to nodes that are dead or cut off, the
     /// kernel those to nodes that are paused, and a shared connection may be lost already.
     async fn connection(&self) -> Result<SharedConnection, ClientError> {
-        let (options, key) = (self.options.clone(), self.key.clone());
-        let connection = self
-            .connections
-            .get(self.address, self.number, options, key);
+        let connection = self.connections.get(
+            self.address,
+            self.number,
+            self.options.clone(),
+            &self.credentials,
+        );
         let connection = connection.await?;
         match connection.request(Transaction::new()).await {
             Some(Outcome::Ok(_)) => Ok(connection),
@@ -61,14 +63,14 @@ impl KvClients {
         rng: Rng,
         request_timeout: Duration,
         workload: &str,
-        key: Option<SecretKey>,
+        credentials: Credentials,
         clients_per_connection: u32,
     ) -> KvClients {
         KvClients {
             tokens: Mutex::new(rng),
             request_timeout,
             workload: workload.into(),
-            key,
+            credentials,
             connections: Arc::default(),
             clients_per_connection,
         }
@@ -96,7 +98,7 @@ impl Clients for KvClients {
                 address: slot.address,
                 number: slot.endpoint.number() / self.clients_per_connection,
                 options,
-                key: self.key.clone(),
+                credentials: self.credentials.clone(),
                 connections: Arc::clone(&self.connections),
             };
             let client = KvClient {

@@ -1,8 +1,7 @@
 //! Connections to a node, shared by several clients.
 
-use crate::processes::PROTOCOL;
-use seatrial_host::{ConnectOptions, LinkOptions, PeerLink, SecretKey};
-use seatrial_kv::message::MESSAGE_LENGTH_MAX;
+use crate::credentials::Credentials;
+use seatrial_host::{LinkOptions, PeerLink};
 use seatrial_kv::{Client, ClientOptions, Outcome, Transaction};
 use seatrial_machine::Ticket;
 use std::collections::BTreeMap;
@@ -56,7 +55,7 @@ impl SharedConnections {
         address: SocketAddr,
         number: u32,
         options: ClientOptions,
-        key: Option<SecretKey>,
+        credentials: &Credentials,
     ) -> io::Result<SharedConnection> {
         let slot = self.slot(address, number);
         let mut slot = slot.lock().await;
@@ -64,7 +63,7 @@ impl SharedConnections {
         if let Some(calls) = known.filter(|calls| !calls.is_closed()) {
             return Ok(SharedConnection { calls });
         }
-        let connection = connect(address, options, key).await?;
+        let connection = connect(address, options, credentials).await?;
         *slot = Some(connection.calls.downgrade());
         Ok(connection)
     }
@@ -80,15 +79,11 @@ impl SharedConnections {
 pub(crate) async fn connect(
     address: SocketAddr,
     options: ClientOptions,
-    key: Option<SecretKey>,
+    credentials: &Credentials,
 ) -> io::Result<SharedConnection> {
     let link = LinkOptions {
         server: options.servers[0],
-        connect: ConnectOptions {
-            key,
-            timeout: options.request_timeout,
-            ..ConnectOptions::new(PROTOCOL, MESSAGE_LENGTH_MAX)
-        },
+        connect: credentials.connect_options(options.request_timeout),
         // Its clients notice that it is lost, and open a new one.
         reconnect_interval: None,
     };

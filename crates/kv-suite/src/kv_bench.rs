@@ -10,6 +10,7 @@ mod load_target;
 mod map_benchmark;
 mod store_processes;
 
+use crate::credentials::{Credentials, TLS_CA, TLS_CERT, TLS_KEY};
 use crate::tools::{StoreSession, addresses};
 use closed_loop::{LoadEvent, LoadOptions, fill, run_load};
 use experiments::{EXPERIMENTS, ExperimentProcedure};
@@ -89,6 +90,14 @@ const OPTIONS: &[ToolOption] = &[
         "",
     ),
     option(crate::KEY_FILE, "FILE", "Key of the running nodes", ""),
+    option(
+        TLS_CERT,
+        "FILE",
+        "Certificate of this client, for nodes with TLS",
+        "",
+    ),
+    option(TLS_KEY, "FILE", "Private key of the certificate", ""),
+    option(TLS_CA, "FILE", "Authority that signs the certificates", ""),
     option(
         "binary",
         "FILE",
@@ -296,7 +305,11 @@ impl BenchSetup<'_> {
             } => {
                 let program = self.program(options, preload.as_deref());
                 let processes = StoreProcesses::kv(&program, *nodes, folder)?;
-                let target = LoadTarget::kv(processes.addresses(), None, run.load.share);
+                let target = LoadTarget::kv(
+                    processes.addresses(),
+                    Credentials::default(),
+                    run.load.share,
+                );
                 (processes, target)
             }
             PlannedStore::Redis { is_durable } => {
@@ -321,7 +334,7 @@ impl BenchSetup<'_> {
     /// A run on nodes that run already.
     fn run_on_servers(&self, load: &LoadOptions) -> Result<LoadFigures, SuiteError> {
         let session = StoreSession::of(self.tool)?;
-        let target = LoadTarget::kv(addresses(self.tool)?, session.key, load.share);
+        let target = LoadTarget::kv(addresses(self.tool)?, session.credentials, load.share);
         let runtime = crate::tools::runtime()?;
         let figures = runtime.block_on(async {
             fill(&target, load).await?;

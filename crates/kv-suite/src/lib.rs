@@ -29,6 +29,7 @@
 mod checkpoint_options;
 mod client;
 mod connection;
+mod credentials;
 mod data;
 mod encoding;
 mod kv_bench;
@@ -41,6 +42,7 @@ mod tools;
 
 use checkpoint_options::CheckpointOptions;
 use client::KvClients;
+use credentials::Credentials;
 use data::ABORT;
 use processes::{KeyFile, KvSystem};
 use seatrial_generator::Generator;
@@ -145,7 +147,7 @@ const CHECKPOINT_SHARE: &str = "checkpoint-share";
 /// Is the journal written?
 const LOG: &str = "log";
 
-const OPTIONS: [SuiteOption; 12] = [
+const OPTIONS: [SuiteOption; 15] = [
     SuiteOption {
         name: CHECKPOINT_BYTES,
         value_name: "BYTES",
@@ -220,6 +222,27 @@ const OPTIONS: [SuiteOption; 12] = [
         verbs: &[Verb::Test, Verb::Node],
     },
     SuiteOption {
+        name: credentials::TLS_CERT,
+        value_name: "FILE",
+        about: "Certificate of this node in PEM, for the DNS names nN (its number) and seatrial; connections use TLS",
+        default: None,
+        verbs: &[Verb::Node],
+    },
+    SuiteOption {
+        name: credentials::TLS_KEY,
+        value_name: "FILE",
+        about: "Private key of the certificate, in PEM",
+        default: None,
+        verbs: &[Verb::Node],
+    },
+    SuiteOption {
+        name: credentials::TLS_CA,
+        value_name: "FILE",
+        about: "Certificate of the authority that signs those of all nodes and clients, in PEM",
+        default: None,
+        verbs: &[Verb::Node],
+    },
+    SuiteOption {
         name: HTTP,
         value_name: "ADDRESS",
         about: "Serve a status page, /metrics for Prometheus and /status.json here; a port alone is one of 127.0.0.1",
@@ -255,7 +278,10 @@ impl Suite for Kv {
     fn deploy(&self, setup: &Setup<'_>) -> Result<Deployment, SuiteError> {
         let key = setup.options.path(KEY_FILE);
         let key = key.map(KeyFile::open).transpose()?;
-        let clients_key = key.as_ref().map(|file| file.key.clone());
+        let credentials = Credentials {
+            key: key.as_ref().map(|file| file.key.clone()),
+            tls: None,
+        };
         let system = Arc::new(KvSystem {
             bug: setup.bug.map(|bug| bug.name),
             key,
@@ -275,7 +301,7 @@ impl Suite for Kv {
             )
             .into());
         }
-        let clients = KvClients::new(tokens, setup.timeout, workload, clients_key, share);
+        let clients = KvClients::new(tokens, setup.timeout, workload, credentials, share);
         Ok(Deployment {
             nodes: Arc::new(nodes),
             clients: Arc::new(clients),

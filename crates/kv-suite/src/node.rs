@@ -1,14 +1,15 @@
 //! The process of one node.
 
 use crate::checkpoint_options::CheckpointOptions;
+use crate::credentials::Credentials;
 use crate::node_cluster::NodeCluster;
 use crate::processes::PROTOCOL;
-use crate::{HTTP, LOG, MEMORY, read_key, store_bug};
+use crate::{HTTP, LOG, MEMORY, store_bug};
 use seatrial_host::{
     Booted, HostLimits, PeerOptions, ServeOptions, StatusListener, serve, terminated,
 };
 use seatrial_kv::{BootReport, Replica, ReplicaOptions, WIRE_LENGTH_MAX};
-use seatrial_machine::{DataFolder, LogName, OpenLog};
+use seatrial_machine::{DataFolder, LogName, NodeId, OpenLog};
 use seatrial_suite::{NodeSetup, OptionValues, SuiteError};
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -31,6 +32,7 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
             "--{LOG} none: a crash or a stop loses all writes after the newest checkpoint"
         ));
     }
+    let Credentials { key, tls } = node_credentials(setup, cluster.node)?;
     let options = ServeOptions {
         listen: setup.listen,
         data: setup.data.to_owned(),
@@ -42,13 +44,13 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
             ..HostLimits::within(memory)
         },
         protocol: PROTOCOL,
-        key: read_key(setup.options)?,
+        key,
         peers: PeerOptions {
             cluster: Some(cluster.cluster()),
             ..PeerOptions::default()
         },
         http: status_listener(setup, &format!("kv {}", cluster.node))?,
-        tls: None,
+        tls,
         clock: setup.clock.map(ToOwned::to_owned),
     };
     let boot = |data: &DataFolder| {
@@ -97,6 +99,15 @@ fn report_start(report: fn(std::fmt::Arguments<'_>), cluster: &NodeCluster, foun
     if let Some(torn) = &found.recovery.torn {
         report(format_args!("cut off: {torn}"));
     }
+}
+
+/// Key and certificates. A certificate without this node's names is refused here: others would refuse it later.
+fn node_credentials(setup: &NodeSetup<'_>, node: NodeId) -> Result<Credentials, SuiteError> {
+    let credentials = Credentials::read(setup.options)?;
+    if let Some(tls) = &credentials.tls {
+        tls.check_node(&node.to_string())?;
+    }
+    Ok(credentials)
 }
 
 /// The option `--log`.

@@ -2,6 +2,7 @@
 
 use crate::checkpoint_options::CheckpointOptions;
 use crate::connection::connect;
+use crate::credentials::Credentials;
 use seatrial_host::{Protocol, SecretKey};
 use seatrial_kv::message;
 use seatrial_kv::{ClientOptions, Outcome, Transaction};
@@ -90,8 +91,11 @@ impl System for KvSystem {
             for place in places {
                 let mut options = ClientOptions::new(place.node, rand_seed(place.address));
                 options.request_timeout = FORMED_TIMEOUT;
-                let key = self.key.as_ref().map(|it| it.key.clone());
-                let connection = connect(place.address, options, key).await?;
+                let credentials = Credentials {
+                    key: self.key.as_ref().map(|it| it.key.clone()),
+                    tls: None,
+                };
+                let connection = connect(place.address, options, &credentials).await?;
                 match connection.request(Transaction::new()).await {
                     Some(Outcome::Ok(_)) => {}
                     other => {

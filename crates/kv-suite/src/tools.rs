@@ -41,6 +41,24 @@ const KEY_FILE: ToolOption = ToolOption {
     about: "Key that nodes and clients share, 16 to 4,096 bytes in a file",
     default: None,
 };
+const TLS_CERT: ToolOption = ToolOption {
+    name: crate::credentials::TLS_CERT,
+    value_name: Some("FILE"),
+    about: "Certificate of this client in PEM; connections use TLS",
+    default: None,
+};
+const TLS_KEY: ToolOption = ToolOption {
+    name: crate::credentials::TLS_KEY,
+    value_name: Some("FILE"),
+    about: "Private key of the certificate, in PEM",
+    default: None,
+};
+const TLS_CA: ToolOption = ToolOption {
+    name: crate::credentials::TLS_CA,
+    value_name: Some("FILE"),
+    about: "Certificate of the authority that signs those of nodes and clients",
+    default: None,
+};
 const TIMEOUT: ToolOption = ToolOption {
     name: "timeout",
     value_name: Some("SECONDS"),
@@ -78,7 +96,9 @@ const LIMIT: ToolOption = ToolOption {
     default: Some("100"),
 };
 
-const COMMON: &[ToolOption] = &[SERVER, KEY_FILE, TIMEOUT, HEX, JSON];
+/// How to reach the store.
+const REACH: &[ToolOption] = &[SERVER, KEY_FILE, TLS_CERT, TLS_KEY, TLS_CA, TIMEOUT];
+const SHOW: &[ToolOption] = &[HEX, JSON];
 
 const EXITS: &str = "Exit status: 0 done, 1 no (absent, compare failed, wrong kind, list full), 2 unknown (it may have been \
 executed), 254 error (usage, input, no server).";
@@ -100,7 +120,7 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
         name: "get",
         about: "Print what a key holds: a register's value, or a list's elements, one a line",
         arguments: &[KEY],
-        options: &[COMMON],
+        options: &[REACH, SHOW],
         notes: EXITS,
         run: get,
     },
@@ -108,7 +128,7 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
         name: "put",
         about: "Write a register",
         arguments: &[KEY, VALUE],
-        options: &[&[FILE, EXPECT, ABSENT], COMMON],
+        options: &[&[FILE, EXPECT, ABSENT], REACH, SHOW],
         notes: EXITS,
         run: put,
     },
@@ -116,7 +136,7 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
         name: "append",
         about: "Append an element to a list",
         arguments: &[KEY, VALUE],
-        options: &[&[FILE], COMMON],
+        options: &[&[FILE], REACH, SHOW],
         notes: EXITS,
         run: append,
     },
@@ -124,7 +144,7 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
         name: "delete",
         about: "Delete a register or a list; no error if there is none",
         arguments: &[KEY],
-        options: &[COMMON],
+        options: &[REACH, SHOW],
         notes: EXITS,
         run: |setup| {
             let mut transaction = Transaction::new();
@@ -147,7 +167,7 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
                 is_required: false,
             },
         ],
-        options: &[&[LIMIT], COMMON],
+        options: &[&[LIMIT], REACH, SHOW],
         notes: EXITS,
         run: scan,
     },
@@ -159,7 +179,7 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
             about: "File of operations, one a line; `-` is standard input [default: -]",
             is_required: false,
         }],
-        options: &[COMMON],
+        options: &[REACH, SHOW],
         notes: TXN_NOTES,
         run: txn,
     },
@@ -167,7 +187,7 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
         name: "status",
         about: "Print role, term, leader, positions, members and sizes of each server",
         arguments: &[],
-        options: &[&[SERVER, KEY_FILE, TIMEOUT, JSON]],
+        options: &[REACH, &[JSON]],
         notes: "Exit status: 0 all servers answered, 1 some, 254 none.",
         run: shown_status::run,
     },
@@ -186,7 +206,7 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
                 is_required: true,
             },
         ],
-        options: &[&[SERVER, KEY_FILE, TIMEOUT]],
+        options: &[REACH],
         notes: MEMBER_NOTES,
         run: cluster_tools::member,
     },
@@ -194,7 +214,7 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
         name: "checkpoint",
         about: "Make each server write a checkpoint now",
         arguments: &[],
-        options: &[&[SERVER, KEY_FILE, TIMEOUT]],
+        options: &[REACH],
         notes: "Exit status: 0 begun at all servers, 1 refused by some, 254 error.",
         run: cluster_tools::checkpoint,
     },

@@ -1,12 +1,10 @@
 //! A closed loop: each client sends its next request when the last one is answered.
 
-use super::STATUS_TIMEOUT;
 use super::checkpoint_sampler::CheckpointSampler;
 use super::latency_histogram::LatencyHistogram;
 use super::load_figures::{LoadFigures, LoadWindow};
 use super::load_target::{LoadConnection, LoadTarget};
 use super::store_processes::{ProcessUsage, StoreProcesses};
-use crate::tools::StoreSession;
 use seatrial_generator::{KeyDistribution, Places};
 use seatrial_machine::Rng;
 use seatrial_suite::SuiteError;
@@ -192,18 +190,10 @@ pub(crate) async fn run_load(
         let nodes = processes.as_ref().map(|it| it.usage()).unwrap_or_default();
         (ProcessUsage::of_this(), nodes)
     };
-    let sampler = match target {
-        LoadTarget::Kv { servers, key, .. } => {
-            let session = StoreSession {
-                servers: servers.clone(),
-                key: key.clone(),
-                timeout: STATUS_TIMEOUT,
-            };
-            let counted = run.began + Duration::from_secs(options.warm_up);
-            Some(CheckpointSampler::start(session, counted, options.seconds))
-        }
-        LoadTarget::Redis(_) | LoadTarget::Etcd(_) => None,
-    };
+    let sampler = target.status_session().map(|session| {
+        let counted = run.began + Duration::from_secs(options.warm_up);
+        CheckpointSampler::start(session, counted, options.seconds)
+    });
     let before = usage(&processes);
     let mut marks = Vec::new();
     for event in events {

@@ -4,6 +4,7 @@ use super::closed_loop::{LoadEvent, LoadOptions, fill};
 use super::load_target::LoadTarget;
 use super::store_processes::StoreProcesses;
 use super::{BenchSetup, PlannedRun, PlannedStore, file_benchmark, map_benchmark};
+use crate::credentials::Credentials;
 use seatrial_suite::{SuiteError, ToolExit, ToolSetup};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -337,7 +338,7 @@ fn recovery(setup: &BenchSetup<'_>, load: &LoadOptions) -> Result<ToolExit, Suit
         let megabytes = load.keys * (load.key_bytes + load.value_bytes) / 1_000_000;
         let folder = setup.data.join(format!("recovery-{keys}"));
         let mut processes = StoreProcesses::kv(&setup.program(&[], None), 1, &folder)?;
-        let target = LoadTarget::kv(processes.addresses(), None, 1);
+        let target = LoadTarget::kv(processes.addresses(), Credentials::default(), 1);
         let runtime = crate::tools::runtime()?;
         let began = Instant::now();
         runtime.block_on(fill(&target, &load))?;

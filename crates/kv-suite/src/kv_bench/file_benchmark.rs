@@ -6,6 +6,7 @@ use super::load_target::LoadTarget;
 use super::map_benchmark::nanoseconds;
 use super::store_processes::StoreProcesses;
 use super::{BenchSetup, LoadOptions, STATUS_TIMEOUT};
+use crate::credentials::Credentials;
 use crate::tools::StoreSession;
 use seatrial_blocks::{BlockKind, Frames, Walker, block, frame};
 use seatrial_files::Files;
@@ -178,14 +179,14 @@ fn checkpoint(
     options.push(u64::MAX.to_string()); // only when it is asked for
     let data = setup.data.join("checkpoint");
     let processes = StoreProcesses::kv(&setup.program(&options, None), 1, &data)?;
-    let target = LoadTarget::kv(processes.addresses(), None, 1);
+    let target = LoadTarget::kv(processes.addresses(), Credentials::default(), 1);
     let runtime = crate::tools::runtime()?;
     runtime.block_on(fill(&target, &load))?;
     for round in 1..=3_u64 {
         let plain = plain_write(folder)?;
         let session = StoreSession {
             servers: processes.addresses(),
-            key: None,
+            credentials: Credentials::default(),
             timeout: STATUS_TIMEOUT,
         };
         let address = session.servers[0];

@@ -1,10 +1,10 @@
 //! The stores that a load can go to, and one connection of a client to each: Seatrial's, Redis, etcd.
 
+use super::STATUS_TIMEOUT;
 use crate::connection::{SharedConnection, SharedConnections};
-use crate::processes::PROTOCOL;
-use crate::tools::session_seed;
-use seatrial_host::{ConnectOptions, SecretKey, Session, SessionOptions};
-use seatrial_kv::message::MESSAGE_LENGTH_MAX;
+use crate::credentials::Credentials;
+use crate::tools::{StoreSession, session_seed};
+use seatrial_host::{Session, SessionOptions};
 use seatrial_kv::{Client, ClientOptions, Outcome, Transaction};
 use seatrial_machine::NodeId;
 use std::io;
@@ -20,7 +20,7 @@ pub(crate) enum LoadTarget {
     /// This store; clients are spread over its nodes.
     Kv {
         servers: Vec<SocketAddr>,
-        key: Option<SecretKey>,
+        credentials: Credentials,
         /// Number of clients that share a connection.
         share: u32,
         connections: Arc<SharedConnections>,
@@ -35,11 +35,27 @@ pub(crate) enum LoadTarget {
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl LoadTarget {
+    /// A session that asks the nodes for their status; `None`: another store.
+    pub(crate) fn status_session(&self) -> Option<StoreSession> {
+        match self {
+            LoadTarget::Kv {
+                servers,
+                credentials,
+                ..
+            } => Some(StoreSession {
+                servers: servers.clone(),
+                credentials: credentials.clone(),
+                timeout: STATUS_TIMEOUT,
+            }),
+            LoadTarget::Redis(_) | LoadTarget::Etcd(_) => None,
+        }
+    }
+
     /// Seatrial's store.
-    pub(crate) fn kv(servers: Vec<SocketAddr>, key: Option<SecretKey>, share: u32) -> LoadTarget {
+    pub(crate) fn kv(servers: Vec<SocketAddr>, credentials: Credentials, share: u32) -> LoadTarget {
         LoadTarget::Kv {
             servers,
-            key,
+            credentials,
             share,
             connections: Arc::default(),
         }
@@ -51,7 +67,7 @@ impl LoadTarget {
         match self {
             LoadTarget::Kv {
                 servers,
-                key,
+                credentials,
                 share,
                 connections,
             } => {
@@ -61,10 +77,10 @@ impl LoadTarget {
                 let mut options = ClientOptions::new(NodeId::server(1), seed);
                 options.request_timeout = REQUEST_TIMEOUT;
                 if *share == 1 {
-                    let session = open_session(address, options, key.clone()).await?;
+                    let session = open_session(address, options, credentials).await?;
                     return Ok(LoadConnection::KvSession(Box::new(session)));
                 }
-                let connection = connections.get(address, number, options, key.clone());
+                let connection = connections.get(address, number, options, credentials);
                 Ok(LoadConnection::Kv(connection.await?))
             }
             LoadTarget::Redis(address) => Ok(LoadConnection::Redis(stream(*address).await?)),
@@ -86,15 +102,11 @@ pub(crate) enum LoadConnection {
 async fn open_session(
     address: SocketAddr,
     options: ClientOptions,
-    key: Option<SecretKey>,
+    credentials: &Credentials,
 ) -> io::Result<Session<Client>> {
     let link = SessionOptions {
         server: options.servers[0],
-        connect: ConnectOptions {
-            key,
-            timeout: options.request_timeout,
-            ..ConnectOptions::new(PROTOCOL, MESSAGE_LENGTH_MAX)
-        },
+        connect: credentials.connect_options(options.request_timeout),
     };
     Session::connect(address, Client::new(options), link).await
 }

@@ -1,5 +1,6 @@
 //! Processes of a store under load: this store's nodes, Redis, etcd. Killed at the end.
 
+use crate::credentials::Credentials;
 use crate::tools::StoreSession;
 use seatrial_suite::SuiteError;
 use std::fs::File;
@@ -222,7 +223,7 @@ impl StoreProcesses {
         let (servers, timeout) = (self.addresses(), Duration::from_secs(1));
         let session = StoreSession {
             servers: servers.clone(),
-            key: None,
+            credentials: Credentials::default(),
             timeout,
         };
         // Not on this thread, which runs the load.

@@ -1,9 +1,8 @@
 //! A session with the first of several servers that serves it.
 
-use super::{KEY_FILE, SERVER, TIMEOUT};
-use crate::processes::PROTOCOL;
-use seatrial_host::{ConnectOptions, SecretKey, Session, SessionOptions};
-use seatrial_kv::message::MESSAGE_LENGTH_MAX;
+use super::{SERVER, TIMEOUT};
+use crate::credentials::Credentials;
+use seatrial_host::{ConnectOptions, Session, SessionOptions};
 use seatrial_kv::{Client, ClientOptions, Failure, Outcome, Transaction};
 use seatrial_machine::{NodeId, Rng};
 use seatrial_suite::{SuiteError, ToolSetup};
@@ -46,7 +45,7 @@ pub(crate) fn session_seed(name: &str) -> u64 {
 #[derive(Clone, Debug)]
 pub(crate) struct StoreSession {
     pub(crate) servers: Vec<SocketAddr>,
-    pub(crate) key: Option<SecretKey>,
+    pub(crate) credentials: Credentials,
     pub(crate) timeout: Duration,
 }
 
@@ -54,21 +53,16 @@ impl StoreSession {
     /// Reads the options.
     pub(crate) fn of(setup: &ToolSetup<'_>) -> Result<StoreSession, SuiteError> {
         let seconds = setup.values.number(TIMEOUT.name, 1..=3_600, 5)?;
-        let key = setup.values.path(KEY_FILE.name);
         Ok(StoreSession {
             servers: addresses(setup)?,
-            key: key.map(SecretKey::read_and_warn).transpose()?,
+            credentials: Credentials::read(setup.values)?,
             timeout: Duration::from_secs(seconds),
         })
     }
 
     /// How to connect to any of the servers.
     pub(crate) fn connect_options(&self) -> ConnectOptions {
-        ConnectOptions {
-            key: self.key.clone(),
-            timeout: self.timeout,
-            ..ConnectOptions::new(PROTOCOL, MESSAGE_LENGTH_MAX)
-        }
+        self.credentials.connect_options(self.timeout)
     }
 
     /// Sends one transaction, to the next server as long as it was certainly not sent to the ones before.
