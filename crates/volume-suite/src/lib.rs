@@ -10,7 +10,7 @@
 //! `lib.rs`, `volume_tools.rs` (commands), `volume_file.rs` (a volume's description and keys), `attach_process.rs` and
 //! `replica_process.rs` (processes), `volume_calls.rs` (requests of this process and their replies), `nbd_server.rs` (sockets,
 //! bounds), `nbd_connection.rs` (one client), `control_socket.rs` (commands to an attached volume), `offline_tools.rs`
-//! (commands on folders), `volume_bench.rs` and `nbd_client.rs` (rates and latencies).
+//! (commands on folders), `volume_bench.rs`, `bench_processes.rs` and `nbd_client.rs` (rates and latencies).
 //!
 //! # What is absent
 //!
@@ -19,6 +19,7 @@
 //! - No queue without a bound: requests and bytes in flight are counted before a payload is read.
 
 mod attach_process;
+mod bench_processes;
 mod control_socket;
 mod nbd_client;
 mod nbd_connection;
@@ -57,6 +58,10 @@ impl Suite for Volume {
 
     fn deploy(&self, _: &Setup<'_>) -> Result<Deployment, SuiteError> {
         Err("the volume has no workload".into())
+    }
+
+    fn bench(&self) -> Option<&'static SuiteTool> {
+        Some(&bench_processes::BENCH_VOLUME)
     }
 
     fn tools(&self) -> &'static [SuiteTool] {

@@ -10,25 +10,25 @@ use seatrial_suite::{SuiteError, SuiteTool, ToolExit, ToolOption, ToolSetup};
 use std::io;
 use std::time::{Duration, Instant};
 
-const WORKLOADS: ToolOption = ToolOption {
+pub(crate) const WORKLOADS: ToolOption = ToolOption {
     name: "workloads",
     value_name: Some("NAMES"),
     about: "Out of random-read, read, random-write, write, write-flush, separated by commas",
-    default: Some("random-read,read; with --overwrite all"),
+    default: Some("all that may be used"),
 };
-const LENGTHS: ToolOption = ToolOption {
+pub(crate) const LENGTHS: ToolOption = ToolOption {
     name: "lengths",
     value_name: Some("SIZES"),
     about: "Bytes of a request, such as 4KiB,1MiB",
-    default: Some("4KiB"),
+    default: Some("4KiB; of `seatrial bench volume` 4KiB,1MiB,4MiB"),
 };
-const DEPTH: ToolOption = ToolOption {
+pub(crate) const DEPTH: ToolOption = ToolOption {
     name: "depth",
     value_name: Some("N"),
     about: "Requests under way, 1 to 256",
     default: Some("25"),
 };
-const TIME: ToolOption = ToolOption {
+pub(crate) const TIME: ToolOption = ToolOption {
     name: "time",
     value_name: Some("SECONDS"),
     about: "Duration of each workload, 1 to 3600",
@@ -40,7 +40,7 @@ const OVERWRITE: ToolOption = ToolOption {
     about: "Allow the workloads that write: they destroy what the volume holds",
     default: None,
 };
-const CSV: ToolOption = ToolOption {
+pub(crate) const CSV: ToolOption = ToolOption {
     name: "csv",
     value_name: Some("FILE"),
     about: "Write the figures to a file as CSV",
@@ -110,7 +110,7 @@ impl BenchWorkload {
 
 /// A measurement to make.
 #[derive(Clone, Copy, Debug)]
-struct BenchRun {
+pub(crate) struct BenchRun {
     workload: BenchWorkload,
     length: u32,
     depth: usize,
@@ -119,11 +119,24 @@ struct BenchRun {
 
 /// The figures of a run.
 #[derive(Clone, Debug)]
-struct VolumeFigures {
+pub(crate) struct VolumeFigures {
     run: BenchRun,
     elapsed: Duration,
     /// Latencies in units of 100 ns, sorted: exact quantiles for 4 bytes an operation.
     latencies: Vec<u32>,
+    /// Of processes that the measurement started.
+    pub(crate) cost: Option<BenchCost>,
+}
+
+/// What the processes of a volume used in a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BenchCost {
+    /// Processor time of the process that serves NBD, …
+    pub(crate) owner: Duration,
+    /// … and of all replicas.
+    pub(crate) replicas: Duration,
+    /// Most bytes that the process that serves NBD has held.
+    pub(crate) owner_memory: u64,
 }
 
 impl VolumeFigures {
@@ -147,10 +160,21 @@ impl VolumeFigures {
         [0.5, 0.9, 0.99, 0.999, 1.0].map(|share| self.quantile(share))
     }
 
-    fn line(&self) -> String {
+    /// Microseconds of processor time for one operation, of the owner and of all replicas.
+    fn cost_per_operation(&self, cost: BenchCost) -> [f64; 2] {
+        let operations = self.latencies.len().max(1) as f64;
+        [cost.owner, cost.replicas].map(|cpu| cpu.as_secs_f64() * 1e6 / operations)
+    }
+
+    pub(crate) fn line(&self) -> String {
         let [p50, p90, p99, p999, max] = self.quantiles();
+        let cost = self.cost.map_or(String::new(), |cost| {
+            let [owner, replicas] = self.cost_per_operation(cost);
+            let memory = cost.owner_memory >> 20;
+            format!(" {owner:>11.1} {replicas:>12.1} {memory:>11}")
+        });
         format!(
-            "{:<12} {:>8} {:>5} {:>9.0} {:>9.1} {p50:>9.0} {p90:>9.0} {p99:>9.0} {p999:>9.0} {max:>9.0}",
+            "{:<12} {:>8} {:>5} {:>9.0} {:>9.1} {p50:>9.0} {p90:>9.0} {p99:>9.0} {p999:>9.0} {max:>9.0}{cost}",
             self.run.workload.name(),
             self.run.length,
             self.run.depth,
@@ -159,10 +183,14 @@ impl VolumeFigures {
         )
     }
 
-    fn csv(&self) -> String {
+    pub(crate) fn csv(&self) -> String {
         let [p50, p90, p99, p999, max] = self.quantiles();
+        let cost = self.cost.map_or(",,".to_owned(), |cost| {
+            let [owner, replicas] = self.cost_per_operation(cost);
+            format!("{owner:.1},{replicas:.1},{}", cost.owner_memory)
+        });
         format!(
-            "{},{},{},{:.3},{},{:.1},{:.3},{p50:.1},{p90:.1},{p99:.1},{p999:.1},{max:.1}\n",
+            "{},{},{},{:.3},{},{:.1},{:.3},{p50:.1},{p90:.1},{p99:.1},{p999:.1},{max:.1},{cost}\n",
             self.run.workload.name(),
             self.run.length,
             self.run.depth,
@@ -174,13 +202,13 @@ impl VolumeFigures {
     }
 }
 
-const HEAD: &str = "workload        bytes depth     ops/s     MiB/s    p50 us    p90 us    p99 us  p99.9 us    max us";
-const CSV_HEAD: &str = "workload,bytes,depth,seconds,operations,operations_per_second,mebibytes_per_second,p50_us,p90_us,p99_us,\
-p999_us,max_us\n";
+pub(crate) const HEAD: &str = "workload        bytes depth     ops/s     MiB/s    p50 us    p90 us    p99 us  p99.9 us    max us";
+pub(crate) const CSV_HEAD: &str = "workload,bytes,depth,seconds,operations,operations_per_second,mebibytes_per_second,p50_us,p90_us,p99_us,\
+p999_us,max_us,attach_cpu_us_per_operation,replicas_cpu_us_per_operation,attach_memory_bytes\n";
 
 fn bench(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
     let file = volume(setup)?;
-    let runs = runs(setup)?;
+    let runs = runs(setup, setup.has(OVERWRITE.name), "4KiB")?;
     let status = ask_attached(&file, "status")?;
     let address = status["nbd"].as_str().and_then(NbdAddress::parse);
     let address = address.ok_or("the process that has the volume attached serves no NBD client")?;
@@ -196,15 +224,24 @@ fn bench(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
         (setup.print)(format_args!("{}", figures.line()));
         text.push_str(&figures.csv());
     }
-    if let Some(path) = setup.values.path(CSV.name) {
-        std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-    }
+    write_csv(setup, &text)?;
     Ok(ToolExit::Done)
 }
 
-/// The measurements that the command line asks for.
-fn runs(setup: &ToolSetup<'_>) -> Result<Vec<BenchRun>, SuiteError> {
-    let may_write = setup.has(OVERWRITE.name);
+/// Writes the figures to the file that the command line names.
+pub(crate) fn write_csv(setup: &ToolSetup<'_>, text: &str) -> Result<(), SuiteError> {
+    let Some(path) = setup.values.path(CSV.name) else {
+        return Ok(());
+    };
+    Ok(std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?)
+}
+
+/// The measurements that the command line asks for; `usual` are the lengths if it names none.
+pub(crate) fn runs(
+    setup: &ToolSetup<'_>,
+    may_write: bool,
+    usual: &str,
+) -> Result<Vec<BenchRun>, SuiteError> {
     let workloads: Vec<BenchWorkload> = if let Some(text) = setup.text(WORKLOADS.name)? {
         let all = text.split(',').map(|it| BenchWorkload::parse(it.trim()));
         all.collect::<Result<_, _>>()?
@@ -216,7 +253,7 @@ fn runs(setup: &ToolSetup<'_>) -> Result<Vec<BenchRun>, SuiteError> {
         let name = writer.name();
         return Err(format!("{name} destroys what the volume holds; --overwrite allows it").into());
     }
-    let text = setup.text(LENGTHS.name)?.unwrap_or("4KiB");
+    let text = setup.text(LENGTHS.name)?.unwrap_or(usual);
     let mut lengths = Vec::new();
     for one in text.split(',') {
         let length = parse_size(one.trim()).filter(|it| (512..=32 << 20).contains(it));
@@ -291,7 +328,7 @@ impl BenchRequests {
 
 /// Makes one measurement: a request is sent as soon as one is done. After the time the others are waited for, and a flush if it
 /// writes; all of it counts.
-fn measure(client: &mut NbdClient, run: BenchRun) -> io::Result<VolumeFigures> {
+pub(crate) fn measure(client: &mut NbdClient, run: BenchRun) -> io::Result<VolumeFigures> {
     let mut requests = BenchRequests::new(run, client.bytes);
     if requests.places == 0 {
         return Err(io::Error::other("the volume is shorter than one request"));
@@ -342,5 +379,6 @@ fn measure(client: &mut NbdClient, run: BenchRun) -> io::Result<VolumeFigures> {
         run,
         elapsed: begun.elapsed(),
         latencies,
+        cost: None,
     })
 }

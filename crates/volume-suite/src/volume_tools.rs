@@ -238,16 +238,7 @@ fn create(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
     };
     file.geometry.check()?;
     file.check()?;
-    create_folder(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    // The file of the volume is last: with it the folder is complete.
-    if folder.join(FILE_NAME).exists() {
-        return Err(format!("{}: there is a volume already", folder.display()).into());
-    }
-    for name in [KEY_NAME, LINK_KEY_NAME] {
-        write_key(&folder.join(name))?;
-    }
-    file.write()
-        .map_err(|error| format!("{}: {error}", folder.join(FILE_NAME).display()))?;
+    make_volume(&file)?;
     let Geometry { volume, blocks, .. } = file.geometry;
     (setup.print)(format_args!(
         "volume {volume}: {blocks} blocks of {block_length} bytes on {} replicas",
@@ -262,6 +253,21 @@ fn create(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
     }
     (setup.print)(format_args!("then: seatrial volume attach {shown}"));
     Ok(ToolExit::Done)
+}
+
+/// Makes the folder of a volume, with its keys and its file.
+pub(crate) fn make_volume(file: &VolumeFile) -> Result<(), SuiteError> {
+    let folder = &file.folder;
+    create_folder(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    if folder.join(FILE_NAME).exists() {
+        return Err(format!("{}: there is a volume already", folder.display()).into());
+    }
+    for name in [KEY_NAME, LINK_KEY_NAME] {
+        write_key(&folder.join(name))?;
+    }
+    // The file of the volume is last: with it the folder is complete.
+    let written = file.write();
+    Ok(written.map_err(|error| format!("{}: {error}", folder.join(FILE_NAME).display()))?)
 }
 
 fn parse_addresses(text: &str) -> Result<Vec<SocketAddr>, String> {

@@ -336,6 +336,46 @@ fn a_page_shows_the_volume() {
 }
 
 #[test]
+fn a_volume_of_its_own_is_measured() {
+    let scratch = Scratch::new("volume-bench");
+    let folder = scratch.path("bench");
+    let csv = scratch.path("figures.csv");
+    let words = [
+        "bench",
+        "volume",
+        "--time",
+        "1",
+        "--size",
+        "8MiB",
+        "--lengths",
+        "4KiB",
+    ];
+    let words = [&words[..], &["--data", &folder, "--csv", &csv]].concat();
+    let output = run(&words);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    let figures = fs::read_to_string(csv).unwrap();
+    let rows: Vec<Vec<&str>> = figures.lines().map(|it| it.split(',').collect()).collect();
+    let names: Vec<&str> = rows.iter().map(|row| row[0]).collect();
+    let expected = [
+        "workload",
+        "random-read",
+        "read",
+        "random-write",
+        "write",
+        "write-flush",
+    ];
+    assert_eq!(names, expected);
+    for row in &rows[1..] {
+        assert_eq!(row.len(), rows[0].len());
+        assert!(row[4].parse::<u64>().unwrap() > 0, "operations: {row:?}");
+    }
+    assert!(!Path::new(&folder).exists(), "it is removed");
+    let output = run(&["bench", "volume", "--data", &scratch.path("")]);
+    assert_eq!(output.status.code(), Some(254));
+}
+
+#[test]
 fn wrong_words_are_refused() {
     let scratch = Scratch::new("volume-words");
     let folder = create(&scratch, "disk");
