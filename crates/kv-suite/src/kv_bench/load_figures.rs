@@ -201,19 +201,34 @@ const COLOURS: [&str; 8] = [
     "#1b6ca8", "#c8553d", "#3a7d44", "#7b4b94", "#b8860b", "#2a9d8f", "#6d6875", "#d62828",
 ];
 
-/// Throughput over time of several runs as SVG, one line each; events are vertical lines.
+/// Seconds and operations as places in the picture.
+struct PictureScale {
+    seconds: f64,
+    /// Operations per second at the upper edge.
+    top: f64,
+}
+
+impl PictureScale {
+    fn x(&self, second: f64) -> f64 {
+        MARGIN.0 + second / self.seconds * (SIZE.0 - MARGIN.0 - 20.0)
+    }
+
+    fn y(&self, count: f64) -> f64 {
+        SIZE.1 - MARGIN.1 - count / self.top * (SIZE.1 - 2.0 * MARGIN.1)
+    }
+}
+
+/// Throughput over time of several runs as SVG, one line each, with a dot at each second in which a checkpoint was written;
+/// events are vertical lines.
 pub(crate) fn throughput_svg(title: &str, runs: &[LoadFigures]) -> String {
     let (width, height) = SIZE;
     let legend = 18.0 * runs.len() as f64;
     let seconds = runs.iter().map(|run| run.windows.len()).max().unwrap_or(1);
-    let top = runs
-        .iter()
-        .flat_map(LoadFigures::counts)
-        .max()
-        .unwrap_or(1)
-        .max(1) as f64;
-    let x = |second: f64| MARGIN.0 + second / seconds as f64 * (width - MARGIN.0 - 20.0);
-    let y = |count: f64| height - MARGIN.1 - count / top * (height - 2.0 * MARGIN.1);
+    let top = runs.iter().flat_map(LoadFigures::counts).max().unwrap_or(1);
+    let scale = PictureScale {
+        seconds: seconds.max(1) as f64,
+        top: top.max(1) as f64,
+    };
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {}\" font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"{}\" y=\"24\" font-size=\"15\">{}</text>\n",
@@ -221,9 +236,27 @@ pub(crate) fn throughput_svg(title: &str, runs: &[LoadFigures]) -> String {
         MARGIN.0,
         escaped(title),
     );
+    let has_checkpoints = |run: &LoadFigures| run.checkpoints.seconds.contains(&true);
+    if runs.iter().any(has_checkpoints) {
+        let _ = writeln!(
+            svg,
+            "<text x=\"{}\" y=\"24\" text-anchor=\"end\">dots: a checkpoint was being written</text>",
+            width - 20.0,
+        );
+    }
+    put_axes(&mut svg, &scale);
+    for (index, run) in runs.iter().enumerate() {
+        put_run(&mut svg, &scale, index, run);
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn put_axes(svg: &mut String, scale: &PictureScale) {
+    let (width, height) = SIZE;
     for part in 0..=4 {
-        let count = top * f64::from(part) / 4.0;
-        let at = y(count);
+        let count = scale.top * f64::from(part) / 4.0;
+        let at = scale.y(count);
         let _ = writeln!(
             svg,
             "<line x1=\"{}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#ddd\"/><text x=\"{}\" y=\"{:.1}\" \
@@ -233,47 +266,56 @@ pub(crate) fn throughput_svg(title: &str, runs: &[LoadFigures]) -> String {
             MARGIN.0 - 6.0,
             at + 4.0,
         );
-        let second = seconds as f64 * f64::from(part) / 4.0;
+        let second = scale.seconds * f64::from(part) / 4.0;
         let _ = writeln!(
             svg,
             "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{second:.0} s</text>",
-            x(second),
+            scale.x(second),
             height - MARGIN.1 + 18.0,
         );
     }
-    for (index, run) in runs.iter().enumerate() {
-        let colour = COLOURS[index % COLOURS.len()];
-        let points: Vec<String> = run
-            .counts()
-            .enumerate()
-            .map(|(second, count)| format!("{:.1},{:.1}", x(second as f64 + 0.5), y(count as f64)))
-            .collect();
-        let _ = writeln!(
-            svg,
-            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\" points=\"{}\"/>\n<text x=\"{}\" y=\"{}\" \
-             fill=\"{colour}\">{}: {:.0} op/s</text>",
-            points.join(" "),
-            MARGIN.0,
-            height + 18.0 * index as f64,
-            escaped(&run.label),
-            run.mean().0,
-        );
-        for (second, mark) in &run.marks {
-            let at = x(*second as f64);
+}
+
+/// Adds the line of a run, its dots, its events and its line of the legend.
+fn put_run(svg: &mut String, scale: &PictureScale, index: usize, run: &LoadFigures) {
+    let height = SIZE.1;
+    let colour = COLOURS[index % COLOURS.len()];
+    // The colours return, then with broken lines.
+    let dashes = ["none", "6 3", "2 3"][(index / COLOURS.len()).min(2)];
+    let mut points = Vec::new();
+    for (second, count) in run.counts().enumerate() {
+        let (x, y) = (scale.x(second as f64 + 0.5), scale.y(count as f64));
+        points.push(format!("{x:.1},{y:.1}"));
+        if run.is_in_checkpoint(second) {
             let _ = writeln!(
                 svg,
-                "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{}\" y2=\"{}\" stroke=\"{colour}\" stroke-dasharray=\"4 3\"/>\
-                 <text x=\"{:.1}\" y=\"{}\" font-size=\"10\" fill=\"{colour}\">{}</text>",
-                MARGIN.1,
-                height - MARGIN.1,
-                at + 3.0,
-                MARGIN.1 - 4.0,
-                escaped(mark),
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>"
             );
         }
     }
-    svg.push_str("</svg>\n");
-    svg
+    let _ = writeln!(
+        svg,
+        "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\" stroke-dasharray=\"{dashes}\" points=\"{}\"/>\n\
+         <text x=\"{}\" y=\"{}\" fill=\"{colour}\">{}: {:.0} op/s</text>",
+        points.join(" "),
+        MARGIN.0,
+        height + 18.0 * index as f64,
+        escaped(&run.label),
+        run.mean().0,
+    );
+    for (second, mark) in &run.marks {
+        let at = scale.x(*second as f64);
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{}\" y2=\"{}\" stroke=\"{colour}\" stroke-dasharray=\"4 3\"/>\
+             <text x=\"{:.1}\" y=\"{}\" font-size=\"10\" fill=\"{colour}\">{}</text>",
+            MARGIN.1,
+            height - MARGIN.1,
+            at + 3.0,
+            MARGIN.1 - 4.0,
+            escaped(mark),
+        );
+    }
 }
 
 fn escaped(text: &str) -> String {
@@ -339,6 +381,12 @@ mod tests {
             svg.contains("a &lt; b: 2 op/s") && svg.ends_with("</svg>\n"),
             "{svg}"
         );
+        assert_eq!(
+            svg.matches("<circle").count(),
+            1,
+            "one second has a checkpoint"
+        );
+        assert!(svg.contains("dots: a checkpoint"));
         assert!(throughput_svg("x", &[]).ends_with("</svg>\n"));
         assert!(throughput_svg("x", &[run(&[])]).contains("a &lt; b"));
     }

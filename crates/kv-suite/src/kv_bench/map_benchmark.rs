@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The sizes of SMaRtTrie's series: 100 MB, 1 GB and 5 GB of values of 4 KiB.
 const SIZES: [usize; 3] = [25_600, 262_144, 1_310_720];
 /// Operations of one measurement.
 const OPERATIONS: usize = 1_000_000;
 /// Overwrites while a snapshot is kept: enough to copy most nodes that they meet.
-const HELD: usize = 100_000;
+const HELD: usize = 500_000;
 
 type Key = [u8; 24];
 type Value = Arc<[u8]>;
@@ -101,12 +102,16 @@ fn measure<M: StateMap>(setup: &BenchSetup<'_>, size: usize, rows: &mut String) 
     let put = nanoseconds(OPERATIONS, |place| {
         map.put(keys[chosen[place] as usize], value(place));
     });
-    let mut snapshot = None;
-    let taken = nanoseconds(1, |_| snapshot = Some(map.clone())) / 1e3;
+    // Single events by the clock: the CPU time of a thread is counted in milliseconds.
+    let began = Instant::now();
+    let snapshot = black_box(map.clone());
+    let taken = began.elapsed().as_secs_f64() * 1e6;
     let held = nanoseconds(HELD, |place| {
         map.put(keys[chosen[place] as usize], value(place));
     });
-    let dropped = nanoseconds(1, |_| drop(snapshot.take())) / 1e6;
+    let began = Instant::now();
+    drop(snapshot);
+    let dropped = began.elapsed().as_secs_f64() * 1e3;
     (setup.tool.print)(format_args!(
         "{size} keys, {}: get {get:.0} ns, put {put:.0}, put with a snapshot {held:.0}; snapshot {taken:.1} µs, its drop \
          {dropped:.1} ms",
@@ -135,10 +140,9 @@ pub(super) fn nanoseconds(count: usize, mut operation: impl FnMut(usize)) -> f64
     (thread_time() - before) as f64 / count.max(1) as f64
 }
 
-/// Nanoseconds that this thread has run; 0 where there is no such file.
+/// Nanoseconds that this thread has run, up to the last tick of the kernel, some milliseconds ago; 0 where there is no such
+/// file.
 fn thread_time() -> u64 {
-    // The kernel counts at its ticks, milliseconds apart, and when a thread may lose its processor.
-    std::thread::yield_now();
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let first = text.split(' ').next();
     first.and_then(|field| field.parse().ok()).unwrap_or(0)
