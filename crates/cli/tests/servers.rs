@@ -20,6 +20,8 @@ mod kv_commands;
 mod kv_kills;
 #[path = "servers/kv_members.rs"]
 mod kv_members;
+#[path = "servers/kv_rejoin.rs"]
+mod kv_rejoin;
 #[path = "servers/kv_status.rs"]
 mod kv_status;
 #[path = "servers/kv_tls.rs"]

@@ -21,6 +21,9 @@ pub struct Config {
     pub snapshot_timeout: Duration,
     /// The seed of election timeouts.
     pub seed: u64,
+    /// The node does not campaign before it has applied this entry. A member that lost its log may know a membership that is many
+    /// changes old, of which no majority needs to know the present one.
+    pub campaign_after: u64,
     /// Bound of the entry bytes of one append message (one entry may exceed it).
     pub append_bytes_max: u64,
     /// Bound of append messages under way to one follower.
@@ -39,6 +42,7 @@ impl Config {
             election: Duration::from_secs(1),
             snapshot_timeout: Duration::from_mins(1),
             seed,
+            campaign_after: 0,
             append_bytes_max: 1 << 20,
             appends_max: 64,
             uncommitted_bytes_max: 64 << 20,

@@ -62,6 +62,8 @@ pub struct Consensus<L: EntryLog> {
     now: Time,
     /// Tickets that are not durable, oldest first, with the messages that wait for each.
     unsynced: VecDeque<Unsynced>,
+    /// The newest term that is durable here.
+    durable_term: u64,
     /// Messages whose tickets are durable.
     released: Vec<RaftMessage>,
     links: Links,
@@ -82,6 +84,7 @@ pub struct Consensus<L: EntryLog> {
     reads_of: (u64, u64),
     granted: Vec<ReadGrant>,
     failed: Vec<u64>,
+    has_lost_entries: bool,
 }
 
 /// A ticket that is not durable.
@@ -89,6 +92,8 @@ struct Unsynced {
     ticket: u64,
     /// The newest ticket without anything to sync that came after it.
     up_to: u64,
+    /// The term that becomes durable with it.
+    term: u64,
     install: Option<SnapshotMark>,
     held: Vec<RaftMessage>,
 }
@@ -132,6 +137,7 @@ impl<L: EntryLog> Consensus<L> {
             ..raft::Config::default()
         };
         let membership = checkpoint.members.clone();
+        let durable_term = vote.term;
         let store = LibraryStorage::new(log, checkpoint, vote);
         let logger = slog::Logger::root(slog::Discard, slog::o!());
         let made = catch_unwind(AssertUnwindSafe(|| RawNode::new(&library, store, &logger)));
@@ -152,6 +158,7 @@ impl<L: EntryLog> Consensus<L> {
             next_tick: None,
             now: Time::ZERO,
             unsynced: VecDeque::new(),
+            durable_term,
             released: Vec::new(),
             links: Links::default(),
             sent: BTreeMap::new(),
@@ -164,6 +171,7 @@ impl<L: EntryLog> Consensus<L> {
             reads_of: (0, 0),
             granted: Vec::new(),
             failed: Vec::new(),
+            has_lost_entries: false,
             config,
         };
         consensus.pin_timeout();
@@ -188,6 +196,29 @@ impl<L: EntryLog> Consensus<L> {
     /// Why the core stopped. Its node must end.
     pub fn stopped(&self) -> Option<&ConsensusStopped> {
         self.stopped.as_ref()
+    }
+
+    /// Did the core stop because a leader counts on entries that this node does not have?
+    pub const fn has_lost_entries(&self) -> bool {
+        self.has_lost_entries
+    }
+
+    /// A member lost its log and starts again with this number of its start: what it acknowledged before no longer counts, and
+    /// its messages of earlier starts are dropped.
+    pub fn forget_progress(&mut self, member: NodeId, start: u64) -> Result<(), ConsensusStopped> {
+        let id = u64::from(member.number());
+        self.links.admit(member, LinkNumber { start, number: 0 });
+        self.snapshots.remove(&id);
+        self.call("forgotten progress", |node| {
+            let next = node.raft.raft_log.last_index() + 1;
+            if let Some(progress) = node.raft.mut_prs().get_mut(id) {
+                progress.matched = 0;
+                progress.pending_snapshot = 0;
+                progress.become_probe();
+                // Where a new leader begins to probe as well.
+                progress.next_idx = next;
+            }
+        })
     }
 
     /// Role, term, leader and positions.
@@ -279,6 +310,11 @@ impl<L: EntryLog> Consensus<L> {
         raft.set_randomized_election_timeout(self.timeout);
     }
 
+    /// May this node ask for votes? Its membership could be too old (see [`Config::campaign_after`]).
+    fn may_campaign(&self) -> bool {
+        self.node.raft.raft_log.applied >= self.config.campaign_after
+    }
+
     /// Is a checkpoint being installed? (WrapperRule 3.)
     fn is_quiet(&self) -> bool {
         self.rules.has(WrapperRule::QuietInstall)
@@ -320,7 +356,13 @@ impl<L: EntryLog> Consensus<L> {
             if self.is_quiet() || self.wins_too_early() {
                 break;
             }
-            self.call("tick", |node| node.tick())?;
+            if self.may_campaign() {
+                self.call("tick", |node| node.tick())?;
+            } else {
+                // The node waits without asking for votes; it may vote for others once it has not heard from a leader for long.
+                let raft = &mut self.node.raft;
+                raft.election_elapsed = (raft.election_elapsed + 1).min(raft.election_timeout());
+            }
         }
         self.fail_snapshots()?;
         self.fail_reads();
@@ -384,7 +426,7 @@ impl<L: EntryLog> Consensus<L> {
             return Ok(false);
         }
         match message.body {
-            Body::TimeoutNow if self.wins_too_early() => return Ok(false),
+            Body::TimeoutNow if self.wins_too_early() || !self.may_campaign() => return Ok(false),
             Body::ReadIndexReply { context, .. }
                 if context.start != self.config.start
                     || !self.reads.contains_key(&context.token) =>
@@ -400,8 +442,11 @@ impl<L: EntryLog> Consensus<L> {
         if let Body::Snapshot(mark) = message.body
             && self.needs(&mark, message.term)
         {
-            let is_new = self.offer.as_ref().is_none_or(|offer| offer.1 != mark);
-            let was_shown = !is_new && self.offer.as_ref().is_some_and(|offer| offer.2);
+            // From another node it is shown again: the one before may be gone.
+            let is_known = |offer: &(RaftMessage, SnapshotMark, bool)| {
+                offer.1 == mark && offer.0.from == raft_message.from && offer.2
+            };
+            let was_shown = self.offer.as_ref().is_some_and(is_known);
             self.offer = Some((raft_message, mark, was_shown));
             return Ok(true);
         }
@@ -436,11 +481,16 @@ impl<L: EntryLog> Consensus<L> {
                 && message.term >= status.term
                 && commit > local.last
             {
+                // A node that lost its log and has rejoined: the message is of the time before.
+                if !self.may_campaign() {
+                    return Ok(false);
+                }
                 let cause = format!(
                     "the log ends at {}, but the leader {from} had a report that it is durable up to {commit}: this node \
-                     lost a part of its log; ask for a transfer",
+                     lost a part of its log, and must rejoin the cluster",
                     local.last
                 );
+                self.has_lost_entries = true;
                 return Err(self.stop("step", cause));
             }
         }
@@ -562,7 +612,8 @@ impl<L: EntryLog> Consensus<L> {
 
     /// Campaigns now: a cluster of one voter needs not wait for its election timeout.
     pub fn campaign(&mut self) -> Result<(), Refused> {
-        if self.is_quiet() || self.wins_too_early() || !self.node.raft.promotable() {
+        let may_campaign = self.may_campaign() && self.node.raft.promotable();
+        if self.is_quiet() || self.wins_too_early() || !may_campaign {
             return Err(Refused::Busy);
         }
         let _ = self.call("campaign", |node| node.campaign())?;
@@ -583,6 +634,7 @@ impl<L: EntryLog> Consensus<L> {
                 break;
             };
             newest = Some(unsynced.up_to);
+            self.durable_term = self.durable_term.max(unsynced.term);
             installed = unsynced.install.or(installed);
             self.released.extend(unsynced.held);
         }
@@ -749,8 +801,14 @@ impl<L: EntryLog> Consensus<L> {
             (ready, node.raft.hard_state())
         })?;
         let ticket = library.number();
-        send.extend(library.take_messages());
-        let held = library.take_persisted_messages();
+        let mut held = library.take_persisted_messages();
+        // A leader's appends leave before its own sync. The votes of others have made its term durable before; an only voter has
+        // asked no other: after a crash it would lead the same term again, with other entries.
+        if vote.term <= self.durable_term || !self.rules.has(WrapperRule::HeldMessages) {
+            send.extend(library.take_messages());
+        } else {
+            held.splice(0..0, library.take_messages());
+        }
         let entries: Vec<LogEntry> = library.entries().iter().map(from_entry).collect();
         let install = (!library.snapshot().is_empty()).then(|| from_snapshot(library.snapshot()));
         let committed = library.take_committed_entries();
@@ -783,7 +841,14 @@ impl<L: EntryLog> Consensus<L> {
                 vote,
             });
         }
-        self.hold(ticket, install, held, must_sync, send)?;
+        let unsynced = Unsynced {
+            ticket,
+            up_to: ticket,
+            term: vote.term,
+            install,
+            held,
+        };
+        self.hold(unsynced, must_sync, send)?;
         for grant in grants {
             self.grant(&grant);
         }
@@ -794,32 +859,21 @@ impl<L: EntryLog> Consensus<L> {
     /// acknowledge entries of an earlier ticket.
     fn hold(
         &mut self,
-        ticket: u64,
-        install: Option<SnapshotMark>,
-        held: Vec<RaftMessage>,
+        mut unsynced: Unsynced,
         must_sync: bool,
         send: &mut Vec<RaftMessage>,
     ) -> Result<(), ConsensusStopped> {
         if !self.rules.has(WrapperRule::HeldMessages) {
-            send.extend(held);
-            self.unsynced.push_back(Unsynced {
-                ticket,
-                up_to: ticket,
-                install,
-                held: Vec::new(),
-            });
+            send.append(&mut unsynced.held);
+            self.unsynced.push_back(unsynced);
         } else if must_sync {
-            self.unsynced.push_back(Unsynced {
-                ticket,
-                up_to: ticket,
-                install,
-                held,
-            });
+            self.unsynced.push_back(unsynced);
         } else if let Some(last) = self.unsynced.back_mut() {
-            last.held.extend(held);
-            last.up_to = ticket;
+            last.held.extend(unsynced.held);
+            last.up_to = unsynced.ticket;
         } else {
-            send.extend(held);
+            send.extend(unsynced.held);
+            let ticket = unsynced.ticket;
             self.call("persisted", |node| node.on_persist_ready(ticket))?;
         }
         Ok(())

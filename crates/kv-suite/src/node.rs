@@ -57,6 +57,7 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
         let mut options = ReplicaOptions::new(cluster.node, cluster.voters.iter().copied());
         options.cluster = cluster.cluster;
         options.seed = seed();
+        options.incarnation = options.seed;
         options.bug = bug;
         options.replies_bytes_max = memory / 8;
         options.keeps_log = keeps_log;
@@ -93,6 +94,12 @@ fn report_start(report: fn(std::fmt::Arguments<'_>), cluster: &NodeCluster, foun
         found.entries,
         found.recovery.end
     ));
+    if let Some(problem) = &found.lost {
+        report(format_args!(
+            "the journal is lost: {problem}; {} is silent until the leader lets it rejoin",
+            cluster.node
+        ));
+    }
     for damage in &found.damaged {
         report(format_args!("an older checkpoint was taken: {damage}"));
     }

@@ -71,6 +71,7 @@ impl SimulatedSystem for KvWorld {
         let election = latency * (1 << rng.fork("election").below(ELECTION));
         // From a checkpoint every few transactions to none within a test.
         let checkpoint_bytes = 200 << rng.fork("checkpoints").below(12);
+        let mut incarnations = rng.fork("incarnations");
         Box::new(move |id: NodeId, data: &DataFolder| {
             let seed = rng.fork(&id.to_string()).word();
             if id.is_client() {
@@ -87,6 +88,7 @@ impl SimulatedSystem for KvWorld {
             let mut options = ReplicaOptions::new(id, servers.iter().copied());
             options.bug = bug;
             options.seed = seed;
+            options.incarnation = incarnations.word();
             options.heartbeat = (election / 4).min(latency);
             options.election = election;
             options.checkpoint_bytes = checkpoint_bytes;

@@ -31,10 +31,12 @@ pub enum Bug {
     PurgePastCheckpoint,
     /// Starts from a checkpoint without its sessions.
     SessionsNotInCheckpoint,
+    /// A node with a damaged journal votes and acknowledges entries at once.
+    DamagedVotes,
 }
 
 /// All bugs with their names.
-const NAMES: [(Bug, &str); 13] = [
+const NAMES: [(Bug, &str); 14] = [
     (Bug::AckBeforeAppend, "ack-before-append"),
     (Bug::StaleRead, "stale-read"),
     (Bug::LostAppend, "lost-append"),
@@ -48,6 +50,7 @@ const NAMES: [(Bug, &str); 13] = [
     (Bug::FuzzyCheckpoint, "fuzzy-checkpoint"),
     (Bug::PurgePastCheckpoint, "purge-past-checkpoint"),
     (Bug::SessionsNotInCheckpoint, "sessions-not-in-checkpoint"),
+    (Bug::DamagedVotes, "damaged-votes"),
 ];
 
 impl Bug {

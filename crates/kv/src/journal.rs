@@ -77,8 +77,18 @@ pub(crate) struct JournalWriter {
     /// First index and position of the blocks with entries, both increasing. Entries from an index on are in the last block
     /// that begins at or below it, and in later ones.
     blocks: VecDeque<(u64, u64)>,
-    /// Blocks that are not durable, with the ticket of consensus that waits for each.
-    under_way: VecDeque<(u64, Option<Ticket>)>,
+    /// Blocks that are not durable, oldest first.
+    under_way: VecDeque<BlockUnderWay>,
+}
+
+/// A block that is not durable.
+#[derive(Clone, Copy, Debug)]
+struct BlockUnderWay {
+    sequence: u64,
+    /// Where it begins in the log.
+    position: u64,
+    /// The ticket of consensus that waits for it.
+    waiting: Option<Ticket>,
 }
 
 impl JournalWriter {
@@ -110,6 +120,13 @@ impl JournalWriter {
     pub(crate) fn kept_bytes(&self) -> u64 {
         let first = self.blocks.front().map_or(self.position, |it| it.1);
         self.position - first
+    }
+
+    /// The position up to which the log is durable.
+    pub(crate) fn durable_end(&self) -> u64 {
+        self.under_way
+            .front()
+            .map_or(self.position, |block| block.position)
     }
 
     /// The block that records a start; at the first one, the founding of the cluster. `install`: the entries so far are void, the
@@ -182,7 +199,11 @@ impl JournalWriter {
         };
         block::finish_plain(&mut bytes, 0, JOURNAL, flags, self.sequence);
         let ticket = Ticket(self.sequence);
-        self.under_way.push_back((self.sequence, waiting));
+        self.under_way.push_back(BlockUnderWay {
+            sequence: self.sequence,
+            position: self.position,
+            waiting,
+        });
         self.sequence += 1;
         self.position += bytes.len() as u64;
         (bytes, ticket)
@@ -191,8 +212,8 @@ impl JournalWriter {
     /// The block with this ticket is durable, and all before it. Returns the newest ticket of consensus among them.
     pub(crate) fn appended(&mut self, ticket: Ticket) -> Option<Ticket> {
         let mut newest = None;
-        while let Some(done) = self.under_way.pop_front_if(|it| it.0 <= ticket.0) {
-            newest = done.1.or(newest);
+        while let Some(done) = self.under_way.pop_front_if(|it| it.sequence <= ticket.0) {
+            newest = done.waiting.or(newest);
         }
         newest
     }
@@ -219,7 +240,8 @@ impl JournalWriter {
             debug_assert!(first.0 <= last.0 && first.1 <= last.1);
             assert!(last.1 < self.position);
         }
-        assert!(self.under_way.back().is_none_or(|it| it.0 < self.sequence));
+        let last = self.under_way.back();
+        assert!(last.is_none_or(|it| it.sequence < self.sequence));
     }
 }
 

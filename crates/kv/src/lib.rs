@@ -12,6 +12,7 @@
 //! let (node, me) = (NodeId::server(1), NodeId::client(0));
 //! let folder = tempfile::tempdir().unwrap();
 //! let data = DataFolder::open(Arc::new(seatrial_files::Files), folder.path()).unwrap();
+//! let files = data.file_folder();
 //! let (mut replica, _) = Replica::boot(&data, ReplicaOptions::new(node, [node])).unwrap();
 //! let mut client = Client::new(ClientOptions::new(node, 7));
 //!
@@ -37,6 +38,10 @@
 //!                 appends += 1;
 //!                 replica.turn(Time::ZERO, Input::Appended(ticket), &mut out);
 //!             }
+//!             Output::File(task, ticket) => {
+//!                 let input = Input::FileDone(ticket, files.run(task));
+//!                 replica.turn(Time::ZERO, input, &mut out);
+//!             }
 //!             Output::Reply(_, reply) => outcome = Some(reply),
 //!             _ => {}
 //!         }
@@ -53,10 +58,11 @@
 //!
 //! # Reading order
 //!
-//! `replica.rs` (the loop), `replica/incoming.rs` (what arrives), `store_command.rs` and `pending.rs` (what an entry carries),
-//! `replica/callers.rs` and `replica/waiting_reads.rs` (who waits), `journal.rs` and `recovery.rs` (durability), `state.rs` with
-//! `session.rs` (execution, exactly once), `checkpoint.rs` (files of a state: `docs/formats/kv-checkpoint.md`), `client.rs`,
-//! `message.rs`, `replica_message.rs`, `status_message.rs`.
+//! `replica.rs` (the loop), `replica/incoming.rs` (what arrives), `store_command.rs` and `pending.rs` (what an entry
+//! carries), `replica/callers.rs` and `replica/waiting_reads.rs` (who waits), `journal.rs`, `journal_mark.rs` and
+//! `recovery.rs` (durability), `replica/rejoin.rs` (a lost journal), `state.rs` with `session.rs` (execution, exactly
+//! once), `checkpoint.rs` (files of a state: `docs/formats/kv-checkpoint.md`), `client.rs`, `message.rs`,
+//! `replica_message.rs`, `status_message.rs`.
 //!
 //! # What is absent
 //!
@@ -77,6 +83,7 @@ mod checkpoint;
 mod checkpoint_schedule;
 mod client;
 mod journal;
+mod journal_mark;
 pub mod message;
 mod outcome;
 mod pending;

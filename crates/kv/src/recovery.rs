@@ -3,15 +3,16 @@
 use crate::journal::{BlockHead, JOURNAL, JournalOwner, JournalRecord};
 use seatrial_blocks::{Block, Frames, RecoverError, Recovery, Walker};
 use seatrial_consensus::{LogEntry, Vote};
-use seatrial_machine::{Log, NodeId};
+use seatrial_machine::{DataFolder, Log, LogName, NodeId};
 use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
 
 /// Why a replica cannot start from its folder.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
     /// A file cannot be read.
     #[error(transparent)]
-    File(#[from] std::io::Error),
+    File(#[from] io::Error),
     /// The journal cannot be read to its end.
     #[error(transparent)]
     Journal(#[from] RecoverError),
@@ -54,6 +55,28 @@ pub enum BootError {
         "a node without a log must be the only member of its cluster: it forgets its entries and its vote in a crash"
     )]
     NotAlone,
+    /// The journal is lost, and the cluster is too small to restore it.
+    #[error(
+        "{problem}; a node of a cluster of three or more voters gets its data from the others, this cluster has {voters}: \
+         restore the folder from a copy"
+    )]
+    Lost {
+        /// What is wrong.
+        problem: Box<BootError>,
+        /// Number of the cluster's voters.
+        voters: usize,
+    },
+    /// The journal ends before a position up to which it was durable.
+    #[error("the journal ends at {found}, but it was durable up to {expected}")]
+    Short {
+        /// Its end.
+        found: u64,
+        /// The position that its mark has.
+        expected: u64,
+    },
+    /// What was known of the journal is damaged, or says that the journal is lost.
+    #[error("{0}")]
+    Mark(String),
     /// Consensus refuses to start.
     #[error(transparent)]
     Consensus(#[from] seatrial_consensus::ConfigError),
@@ -76,7 +99,96 @@ pub(crate) struct JournalContents {
     pub(crate) blocks: VecDeque<(u64, u64)>,
 }
 
+impl BootError {
+    /// The folder's journal or mark has another owner than the node that starts.
+    pub(crate) fn owner(found: JournalOwner, expected: JournalOwner) -> BootError {
+        BootError::Owner {
+            found: (found.cluster, found.node),
+            expected: (expected.cluster, expected.node),
+        }
+    }
+
+    /// Is something lost that was on the disk? Everything else is for an operator: another node's folder, a newer format, a disk
+    /// that cannot be read at the moment.
+    pub(crate) fn is_loss(&self) -> bool {
+        // A segment that is missing, cut or overlaps: what the log itself finds.
+        let is_gap = |error: &io::Error| {
+            let kinds = [ErrorKind::InvalidData, ErrorKind::UnexpectedEof];
+            kinds.contains(&error.kind())
+        };
+        match self {
+            BootError::File(error) => is_gap(error),
+            BootError::Journal(RecoverError::Damaged(_))
+            | BootError::Gap { .. }
+            | BootError::Checkpoint { .. }
+            | BootError::Short { .. }
+            | BootError::Mark(_) => true,
+            BootError::Journal(RecoverError::Fault { cause, .. }) => is_gap(cause),
+            BootError::Journal(RecoverError::Version { .. })
+            | BootError::Record { .. }
+            | BootError::Owner { .. }
+            | BootError::Lost { .. }
+            | BootError::NotAlone
+            | BootError::Consensus(_) => false,
+        }
+    }
+}
+
+/// Prefix of the segments of a lost journal that were moved aside.
+const ASIDE: &str = "lost-";
+
+/// Moves the segments of a lost journal aside, so that a new one can begin, and what is left of it can be looked at. `start`
+/// makes the names unique.
+pub(crate) fn move_aside(data: &DataFolder, start: u64) -> io::Result<()> {
+    let (storage, folder) = (data.storage(), data.path());
+    let names = storage.list(folder)?;
+    // A spare file has blocks of the lost journal, whose numbers the new one will use again.
+    for name in names.iter().filter(|name| LogName::MAIN.is_spare(name)) {
+        storage.remove(&folder.join(name))?;
+    }
+    for name in names.iter().filter(|name| LogName::MAIN.is_segment(name)) {
+        let aside = format!("{ASIDE}{start}-{name}");
+        if names.contains(&aside) {
+            // A journal that was begun after the loss, by a start that did not rejoin.
+            storage.remove(&folder.join(name))?;
+        } else {
+            storage.rename(&folder.join(name), &folder.join(aside))?;
+        }
+    }
+    storage.sync_folder(folder)
+}
+
+/// Removes the segments of an earlier journal: this node has all that the cluster has decided.
+pub(crate) fn remove_moved(data: &DataFolder) -> io::Result<()> {
+    let (storage, folder) = (data.storage(), data.path());
+    for name in storage.list(folder)? {
+        let rest = name.strip_prefix(ASIDE);
+        let segment = rest.and_then(|rest| rest.split_once('-'));
+        if segment.is_some_and(|(_, segment)| LogName::MAIN.is_segment(segment)) {
+            storage.remove(&folder.join(&name))?;
+        }
+    }
+    Ok(())
+}
+
 impl JournalContents {
+    /// A journal without blocks.
+    pub(crate) fn empty() -> JournalContents {
+        JournalContents {
+            recovery: Recovery {
+                end: 0,
+                next_sequence: 0,
+                blocks: 0,
+                torn: None,
+            },
+            head: None,
+            founding: None,
+            installed: (0, 0),
+            entries: Vec::new(),
+            blocks: VecDeque::new(),
+        }
+    }
+
     /// Reads a journal from its first position to its end. Memory: the entries. `keeps_replaced`: a planted bug.
     pub(crate) fn read(
         log: &Log,
@@ -205,10 +317,7 @@ impl JournalReader {
         match record {
             JournalRecord::Head(head) => {
                 if head.owner != self.owner {
-                    return Err(BootError::Owner {
-                        found: (head.owner.cluster, head.owner.node),
-                        expected: (self.owner.cluster, self.owner.node),
-                    });
+                    return Err(BootError::owner(head.owner, self.owner));
                 }
                 self.head = Some(head);
             }

@@ -8,6 +8,7 @@ mod description;
 mod fetch;
 mod incoming;
 mod member_changes;
+mod rejoin;
 mod reply_budget;
 mod transfer;
 mod waiting_reads;
@@ -15,6 +16,7 @@ mod waiting_reads;
 use crate::bug::Bug;
 use crate::checkpoint_schedule::{CheckpointSchedule, Digest};
 use crate::journal::JournalWriter;
+use crate::journal_mark::JournalMark;
 use crate::message::{Code, MessageHeader, MessageKind, VERSION, WINDOW};
 use crate::outcome::Outcome;
 use crate::pending::PendingCommands;
@@ -30,6 +32,7 @@ use checkpoints::Checkpoints;
 use description::ReplicaFigures;
 use fetch::{FetchJob, FetchedEntries};
 use member_changes::Addresses;
+use rejoin::Rejoins;
 use seatrial_consensus::{
     CachedLog, Committed, Consensus, ConsensusStopped, Fetch, LogEntry, MemberStatus, Members,
     Payload, Persist, ReadGrant, Ready, Refused, Role, SnapshotMark,
@@ -63,6 +66,8 @@ pub struct ReplicaStatus {
     pub bytes: u64,
     /// Open sessions.
     pub sessions: u64,
+    /// Is it silent, because its journal is lost, until it has rejoined?
+    pub is_rejoining: bool,
     /// Checkpoints and transfers.
     pub checkpoints: CheckpointStatus,
 }
@@ -140,6 +145,9 @@ pub struct Replica {
     /// The checkpoint that the log continues, to write at the start when the journal's entries are void.
     install: Option<SnapshotMark>,
     start: u64,
+    /// What the file beside the journal says.
+    mark: JournalMark,
+    rejoins: Rejoins,
     /// Transferred checkpoints that took the place of the state.
     received: u64,
     now: Time,
@@ -159,9 +167,15 @@ type Core = Consensus<CachedLog>;
 enum ReplicaPhase {
     /// Before the first turn.
     Booted,
+    /// The journal is lost: takes part in nothing until a leader grants it.
+    Rejoining,
     /// The record of the start is not durable yet: its number must not be used before.
     Starting,
+    /// The mark of the journal is not durable yet: without it a lost journal would look like a new one.
+    Marking,
     Running,
+    /// The journal is lost, and that is being recorded.
+    Leaving,
     Stopped,
 }
 
@@ -182,6 +196,8 @@ const LAZY_INTERVAL: Duration = Duration::from_millis(50);
 const STALE_INTERVAL: Duration = Duration::from_millis(100);
 /// Blocks of the journal under way at which commands gather for the next entry.
 const BLOCKS_MAX: usize = 1;
+/// A node without a journal needs a majority of others: fewer voters cannot give it one.
+const VOTERS_TO_REJOIN: usize = 3;
 /// Tickets of jobs begin here; those of appends are the numbers of their blocks.
 const JOBS: u64 = 1 << 62;
 
@@ -198,6 +214,7 @@ impl Replica {
             keys: self.state.items().len() as u64,
             bytes: self.state.size(),
             sessions: self.state.session_count() as u64,
+            is_rejoining: self.rejoins.is_open(),
             checkpoints: self.checkpoint_status(),
         }
     }
@@ -220,11 +237,12 @@ impl Replica {
     /// The record of the start is durable: takes part in the cluster.
     fn join(&mut self) -> Result<(), ConsensusStopped> {
         self.phase = ReplicaPhase::Running;
+        self.rejoins.close();
         self.check_divergence()?;
         self.core.tick(self.now)?;
         // A new cluster need not wait for a timeout; a single node elects itself at every start.
         let first = self.members.voters.first() == Some(&self.options.node);
-        let is_new = self.founding.is_some();
+        let is_new = self.founding.is_some() && self.mark.rejoined == 0;
         if first && (is_new || self.members.voters.len() == 1) {
             let _ = self.core.campaign(); // refused: an election will come
         }
@@ -233,12 +251,17 @@ impl Replica {
         Ok(())
     }
 
-    fn appended(&mut self, ticket: Ticket) -> Result<(), ConsensusStopped> {
+    fn appended(
+        &mut self,
+        ticket: Ticket,
+        out: &mut Vec<Output<Outcome>>,
+    ) -> Result<(), ConsensusStopped> {
         if let Some(newest) = self.journal.appended(ticket) {
             self.core.persisted(newest)?;
         }
         if self.phase == ReplicaPhase::Starting && self.journal.under_way() == 0 {
-            self.join()?;
+            self.phase = ReplicaPhase::Marking;
+            self.publish_mark(out);
         }
         Ok(())
     }
@@ -428,11 +451,11 @@ impl Replica {
             Some(Bug::AckBeforeAppend) => {
                 let due = self.now + LAZY_INTERVAL;
                 self.planted.held.push_back((due, bytes, ticket));
-                self.appended(ticket)
+                self.appended(ticket, out)
             }
             Some(Bug::MissingSync) => {
                 append(bytes, ticket, out);
-                self.appended(ticket)
+                self.appended(ticket, out)
             }
             _ => {
                 append(bytes, ticket, out);
@@ -462,6 +485,7 @@ impl Replica {
             );
             if let Payload::Data(data) = &entry.payload {
                 may_differ |= self.apply_entry(entry.index, data, out);
+                self.grant_rejoins((entry.index, entry.term), out)?;
             }
             self.applied = (entry.index, entry.term);
             if let Some(members) = committed.membership {
@@ -538,6 +562,7 @@ impl Replica {
                     }
                     self.schedule.end(node, self.voters(), time);
                 }
+                Ok(StoreCommand::Rejoin { node, request }) => self.note_rejoin(node, request),
                 // All replicas see the same bytes and stop here.
                 Err(_) => break,
             }
@@ -666,22 +691,33 @@ impl Machine for Replica {
         let is_wake = matches!(input, Input::Wake);
         let done = match (self.phase, input) {
             (ReplicaPhase::Stopped, _) => return,
+            (ReplicaPhase::Booted, _) if self.mark.is_lost => {
+                self.phase = ReplicaPhase::Rejoining;
+                self.announce_all(out);
+                Ok(())
+            }
             (ReplicaPhase::Booted, _) => {
                 self.begin(out);
                 Ok(())
             }
-            (_, Input::Appended(ticket)) => self.appended(ticket),
+            (_, Input::FileDone(ticket, result)) if self.rejoins.owns(ticket) => {
+                self.mark_done(ticket, result)
+            }
+            (ReplicaPhase::Leaving, _) => return,
+            (_, Input::Appended(ticket)) => self.appended(ticket, out),
             (ReplicaPhase::Running, Input::Computed(ticket, result)) => {
                 self.computed(ticket, result, out)
             }
-            (ReplicaPhase::Running, Input::FileDone(ticket, result)) => {
+            (ReplicaPhase::Running | ReplicaPhase::Rejoining, Input::FileDone(ticket, result)) => {
                 self.file_done(ticket, result, out)
             }
-            (ReplicaPhase::Running, Input::Message { from, bytes }) => {
+            (ReplicaPhase::Running | ReplicaPhase::Rejoining, Input::Message { from, bytes }) => {
                 self.receive(from, bytes, out)
             }
             // Clients wait for the start; what other replicas say to a node that starts may be lost.
-            (ReplicaPhase::Starting, Input::Message { from, bytes }) if from.is_client() => {
+            (ReplicaPhase::Starting | ReplicaPhase::Marking, Input::Message { from, bytes })
+                if from.is_client() =>
+            {
                 self.receive(from, bytes, out)
             }
             _ => Ok(()),
@@ -689,10 +725,21 @@ impl Machine for Replica {
         let done = done.and_then(|()| match self.phase {
             ReplicaPhase::Running if is_wake => self.proceed(out),
             ReplicaPhase::Running => self.carry_out_ready(out),
+            ReplicaPhase::Rejoining => {
+                self.ask_to_rejoin(out);
+                Ok(())
+            }
+            ReplicaPhase::Marking => {
+                self.retry_mark(out);
+                Ok(())
+            }
             _ => Ok(()),
         });
         self.write_held(out);
         if let Err(stopped) = done {
+            if self.core.has_lost_entries() && self.may_leave() {
+                return self.leave(stopped, out);
+            }
             self.phase = ReplicaPhase::Stopped;
             out.push(Output::Stop(stopped.to_string()));
         }
@@ -701,6 +748,12 @@ impl Machine for Replica {
     fn wake_at(&self) -> Option<Time> {
         if self.phase == ReplicaPhase::Booted {
             return Some(Time::ZERO);
+        }
+        if self.phase == ReplicaPhase::Rejoining {
+            return Some(self.rejoin_wake_at());
+        }
+        if self.phase == ReplicaPhase::Marking {
+            return self.mark_wake_at();
         }
         if self.phase != ReplicaPhase::Running {
             return None;

@@ -15,6 +15,11 @@ const PIECE: u8 = 4;
 /// The node does not have that checkpoint.
 const GONE: u8 = 5;
 
+/// The sender lost its journal.
+const LOST: u8 = 6;
+/// A node that lost its journal may take part again.
+const GRANT: u8 = 7;
+
 /// Bytes of a [`FilePart`].
 const PART_LENGTH: usize = 32;
 
@@ -34,6 +39,32 @@ pub(crate) enum ReplicaMessage {
     Piece(FilePart, Vec<u8>),
     /// The sender does not have this file.
     Gone(FilePart),
+    /// The sender lost its journal and takes part in nothing.
+    Lost(RejoinRequest),
+    /// It may take part again.
+    Grant(RejoinGrant),
+}
+
+/// What a node asks that lost its journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RejoinRequest {
+    /// Unique for each start of each node: no grant of an earlier loss fits.
+    pub(crate) nonce: u64,
+    /// The number of its next start; 0: it does not know how often it was started.
+    pub(crate) start: u64,
+}
+
+/// A leader's reply to a [`RejoinRequest`], once an entry that it proposed after the request is committed and applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RejoinGrant {
+    /// Of the request.
+    pub(crate) nonce: u64,
+    /// The term of the leader and of the entry: the node's vote in it belongs to that leader.
+    pub(crate) term: u64,
+    /// The entry. The node does not campaign before it has applied it.
+    pub(crate) index: u64,
+    /// The number of the node's start from now on.
+    pub(crate) start: u64,
 }
 
 /// A place in a checkpoint file.
@@ -92,6 +123,31 @@ pub(crate) fn encode_gone(part: FilePart) -> Vec<u8> {
     bytes
 }
 
+/// The message of a node that lost its journal.
+pub(crate) fn encode_lost(request: RejoinRequest) -> Vec<u8> {
+    let mut bytes = request.nonce.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&request.start.to_le_bytes());
+    bytes.push(LOST);
+    bytes
+}
+
+/// The message that lets a node take part again.
+pub(crate) fn encode_grant(grant: &RejoinGrant) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for number in [grant.nonce, grant.term, grant.index, grant.start] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    bytes.push(GRANT);
+    bytes
+}
+
+/// The `N` numbers that a message consists of.
+fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
+    let (fields, rest) = bytes.as_chunks::<8>();
+    let fields: &[[u8; 8]; N] = fields.try_into().ok()?;
+    rest.is_empty().then(|| fields.map(u64::from_le_bytes))
+}
+
 /// The encoded message of consensus.
 pub(crate) fn encode_consensus(message: &consensus::PeerMessage) -> Vec<u8> {
     let mut bytes = consensus::encode(message);
@@ -126,6 +182,22 @@ pub(crate) fn decode(mut bytes: Vec<u8>) -> Option<ReplicaMessage> {
             let part = FilePart::take(&mut bytes)?;
             bytes.is_empty().then_some(ReplicaMessage::Gone(part))
         }
+        LOST => {
+            let [nonce, start] = numbers(&bytes)?;
+            Some(ReplicaMessage::Lost(RejoinRequest { nonce, start }))
+        }
+        GRANT => {
+            let [nonce, term, index, start] = numbers(&bytes)?;
+            let is_possible = [term, index, start]
+                .iter()
+                .all(|it| (1..1 << 62).contains(it));
+            is_possible.then_some(ReplicaMessage::Grant(RejoinGrant {
+                nonce,
+                term,
+                index,
+                start,
+            }))
+        }
         _ => None,
     }
 }
@@ -151,6 +223,25 @@ mod tests {
         assert!(matches!(gone, ReplicaMessage::Gone(found) if found == part));
         let forward = decode(encode_forward(vec![4, 5])).unwrap();
         assert!(matches!(forward, ReplicaMessage::Forward(bytes) if bytes == [4, 5]));
+    }
+
+    #[test]
+    fn rejoining_survives_its_encoding() {
+        let request = RejoinRequest { nonce: 5, start: 0 };
+        let lost = decode(encode_lost(request)).unwrap();
+        assert!(matches!(lost, ReplicaMessage::Lost(found) if found == request));
+        let grant = RejoinGrant {
+            nonce: 5,
+            term: 2,
+            index: 9,
+            start: 3,
+        };
+        let bytes = encode_grant(&grant);
+        let found = decode(bytes.clone()).unwrap();
+        assert!(matches!(found, ReplicaMessage::Grant(found) if found == grant));
+        assert!(decode(bytes[1..].to_vec()).is_none());
+        let never = RejoinGrant { term: 0, ..grant };
+        assert!(decode(encode_grant(&never)).is_none());
     }
 
     #[test]

@@ -13,7 +13,7 @@ const NODES_MAX: usize = 256;
 /// Bound of a status message: a small request must not make a node send much.
 pub(crate) const LENGTH_MAX: usize = 4_096;
 
-const _: () = assert!(HEADER_LENGTH + 5 + 18 * 8 + 3 * (2 + 4 * NODES_MAX) <= LENGTH_MAX);
+const _: () = assert!(HEADER_LENGTH + 6 + 18 * 8 + 3 * (2 + 4 * NODES_MAX) <= LENGTH_MAX);
 
 /// Is it a request for the status?
 pub(crate) fn is_request(header: &MessageHeader, message: &[u8]) -> bool {
@@ -70,6 +70,7 @@ pub(crate) fn encode(status: &ReplicaStatus, token: u64) -> Vec<u8> {
     ] {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
+    bytes.push(u8::from(status.is_rejoining));
     debug_assert!(bytes.len() <= LENGTH_MAX);
     bytes
 }
@@ -107,6 +108,7 @@ pub(crate) fn decode(message: &[u8]) -> Result<(u64, ReplicaStatus), MessageErro
         ..Members::default()
     };
     let checkpoints = checkpoints(newest, &mut cursor)?;
+    let is_rejoining = cursor.truth("rejoining")?;
     let member = MemberStatus {
         role,
         term,
@@ -127,6 +129,7 @@ pub(crate) fn decode(message: &[u8]) -> Result<(u64, ReplicaStatus), MessageErro
         keys,
         bytes,
         sessions,
+        is_rejoining,
     };
     Ok((header.first, status))
 }
@@ -334,6 +337,7 @@ mod tests {
             keys: 100,
             bytes: 1 << 33,
             sessions: 3,
+            is_rejoining: true,
         }
     }
 

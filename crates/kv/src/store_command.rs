@@ -1,5 +1,6 @@
 //! Commands: what the entries of the replicated log carry, one entry a batch of them.
 
+use crate::replica_message::RejoinRequest;
 use seatrial_machine::{FieldReader, MessageError, NodeId, Time};
 use std::net::SocketAddr;
 
@@ -12,6 +13,7 @@ const CLOSE: u8 = 3;
 const ASK_TURN: u8 = 4;
 const END_TURN: u8 = 5;
 const ADDRESS: u8 = 6;
+const REJOIN: u8 = 7;
 
 /// Bytes of a command before its fields: kind and length.
 const HEADER_LENGTH: usize = 5;
@@ -45,6 +47,13 @@ pub(crate) enum StoreCommand<'a> {
         node: NodeId,
         /// Its address.
         address: SocketAddr,
+    },
+    /// A node lost its journal. The entry has no effect on the state: that it is committed is what the node waits for.
+    Rejoin {
+        /// The node.
+        node: NodeId,
+        /// What it asked.
+        request: RejoinRequest,
     },
 }
 
@@ -86,6 +95,12 @@ impl StoreCommand<'_> {
                 put_header(out, ADDRESS, 4 + address.len());
                 out.extend_from_slice(&node.number().to_le_bytes());
                 out.extend_from_slice(address.as_bytes());
+            }
+            StoreCommand::Rejoin { node, request } => {
+                put_header(out, REJOIN, 20);
+                out.extend_from_slice(&node.number().to_le_bytes());
+                out.extend_from_slice(&request.nonce.to_le_bytes());
+                out.extend_from_slice(&request.start.to_le_bytes());
             }
             StoreCommand::EndTurn { node, made } => {
                 put_header(out, END_TURN, if made.is_some() { 28 } else { 4 });
@@ -164,6 +179,13 @@ impl<'a> Commands<'a> {
                     .and_then(|text| text.parse().ok())
                     .ok_or_else(|| fields.never("address", 0, length as u64))?,
             },
+            REJOIN => StoreCommand::Rejoin {
+                node: read_node(&mut fields)?,
+                request: RejoinRequest {
+                    nonce: fields.long("nonce")?,
+                    start: fields.long("start")?,
+                },
+            },
             other => {
                 return Err(MessageError::Value {
                     field: "kind of a command",
@@ -233,6 +255,10 @@ mod tests {
                 node: NodeId::server(4),
                 address: "[::1]:7400".parse().unwrap(),
             },
+            StoreCommand::Rejoin {
+                node: NodeId::server(2),
+                request: RejoinRequest { nonce: 8, start: 3 },
+            },
             StoreCommand::Request(b""),
         ]
     }
@@ -271,7 +297,7 @@ mod tests {
     fn arbitrary_bytes_never_panic() {
         let mut rng = Rng::from_seed(5);
         for _ in 0..100_000 {
-            let bytes: Vec<u8> = (0..rng.index(40)).map(|_| rng.word() as u8 % 6).collect();
+            let bytes: Vec<u8> = (0..rng.index(40)).map(|_| rng.word() as u8 % 8).collect();
             if let Some((_, commands)) = read_entry(&bytes) {
                 assert!(commands.count() <= bytes.len());
             }

@@ -49,6 +49,17 @@ impl LogName {
         }
     }
 
+    /// Is this the name of a segment of the log?
+    pub fn is_segment(self, file: &str) -> bool {
+        self.start_of(file).is_some()
+    }
+
+    /// Is this the name of a file that waits to become a segment of the log?
+    pub fn is_spare(self, file: &str) -> bool {
+        let rest = file.strip_prefix(self.0);
+        rest.is_some_and(|rest| rest.starts_with(".spare-"))
+    }
+
     /// The start of the segment in this file; `None` if it is not a file of this log.
     fn start_of(self, file: &str) -> Option<u64> {
         let rest = file.strip_prefix(self.0)?;

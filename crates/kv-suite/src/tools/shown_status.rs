@@ -113,6 +113,9 @@ fn line(status: &ReplicaStatus) -> String {
     if let Some(index) = checkpoints.receiving {
         let _ = write!(line, "; receives checkpoint {index}");
     }
+    if status.is_rejoining {
+        line.push_str("; JOURNAL LOST: silent until a leader lets it rejoin");
+    }
     if checkpoints.different > 0 {
         line.push_str("; CHECKPOINTS OF NODES DIFFER");
     }
@@ -150,6 +153,7 @@ fn document(address: SocketAddr, status: &std::io::Result<ReplicaStatus>) -> Val
         "keys": status.keys,
         "bytes": status.bytes,
         "sessions": status.sessions,
+        "rejoining": status.is_rejoining,
         "voters": names(&status.members.voters),
         "learners": names(&status.members.learners),
         "leaving": names(&status.members.outgoing),

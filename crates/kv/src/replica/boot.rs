@@ -3,15 +3,17 @@
 use super::callers::Callers;
 use super::checkpoints::{CheckpointMode, Checkpoints, file_name, index_of};
 use super::member_changes::{Addresses, decode_cluster};
+use super::rejoin::Rejoins;
 use super::transfer::Transfers;
 use super::waiting_reads::WaitingReads;
-use super::{PlantedState, Replica, ReplicaPhase, planted};
+use super::{PlantedState, Replica, ReplicaPhase, VOTERS_TO_REJOIN, planted};
 use crate::bug::Bug;
 use crate::checkpoint::CheckpointReader;
 use crate::checkpoint_schedule::CheckpointSchedule;
 use crate::journal::{JournalOwner, JournalWriter};
+use crate::journal_mark::JournalMark;
 use crate::pending::PendingCommands;
-use crate::recovery::{BootError, JournalContents};
+use crate::recovery::{BootError, JournalContents, move_aside, remove_moved};
 use crate::session::Sessions;
 use crate::state::StoreState;
 use seatrial_blocks::Recovery;
@@ -20,6 +22,7 @@ use seatrial_consensus::{
 };
 use seatrial_machine::{DataFolder, LogName, NodeId, Time};
 use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 /// Options of a replica.
@@ -37,6 +40,9 @@ pub struct ReplicaOptions {
     pub election: Duration,
     /// The seed of election timeouts.
     pub seed: u64,
+    /// Unique for each start of each node, else a node that loses its journal twice may take part too early. Random in the real
+    /// world.
+    pub incarnation: u64,
     /// A bug to plant.
     pub bug: Option<Bug>,
     /// Maximum number of requests and reads that wait for their result at this node; more are dropped.
@@ -66,6 +72,7 @@ impl ReplicaOptions {
             heartbeat: Duration::from_millis(100),
             election: Duration::from_secs(1),
             seed: 1,
+            incarnation: 0,
             bug: None,
             callers_max: 65_536,
             replies_bytes_max: 32 << 20,
@@ -90,12 +97,15 @@ pub struct BootReport {
     pub start: u64,
     /// Checkpoints that are damaged, and why. An older one was taken.
     pub damaged: Vec<String>,
+    /// Why the journal is lost; the node takes part in nothing until it has rejoined.
+    pub lost: Option<String>,
 }
 
 impl ReplicaOptions {
-    /// The options of consensus for this start.
-    fn consensus(&self, start: u64) -> Config {
+    /// The options of consensus for this start. `rejoined`: see [`Config::campaign_after`].
+    pub(super) fn consensus(&self, start: u64, rejoined: u64) -> Config {
         let mut config = Config::new(self.node, start, self.seed);
+        config.campaign_after = rejoined;
         config.heartbeat = self.heartbeat;
         config.election = self.election;
         config
@@ -117,18 +127,14 @@ struct LoadedCheckpoint {
 
 impl LoadedCheckpoint {
     /// The empty state of a cluster before its first entry.
-    fn founding(journal: &JournalContents, options: &ReplicaOptions) -> LoadedCheckpoint {
-        let (voters, checkpoint_bytes) = journal
-            .founding
-            .clone()
-            .unwrap_or_else(|| (options.voters.clone(), options.checkpoint_bytes));
+    fn founding(file: &JournalMark) -> LoadedCheckpoint {
         LoadedCheckpoint {
             mark: SnapshotMark {
-                members: Members::of_voters(voters),
+                members: Members::of_voters(file.voters.iter().copied()),
                 ..SnapshotMark::default()
             },
             state: StoreState::default(),
-            schedule: CheckpointSchedule::new(checkpoint_bytes),
+            schedule: CheckpointSchedule::new(file.checkpoint_bytes),
             addresses: Addresses::new(),
         }
     }
@@ -137,49 +143,68 @@ impl LoadedCheckpoint {
 impl Replica {
     /// Recovers a replica from its folder: the newest whole checkpoint, then the journal. The driver truncates the journal at
     /// `recovery.end` of the report, then gives the replica turns.
+    ///
+    /// A lost journal of a member of three or more voters is moved aside: the replica starts without one, and takes part in
+    /// nothing until it has rejoined ([`BootReport::lost`]).
     pub fn boot(
         data: &DataFolder,
         options: ReplicaOptions,
     ) -> Result<(Replica, BootReport), BootError> {
-        let owner = JournalOwner {
-            cluster: options.cluster,
-            node: options.node,
-        };
-        let log = data.log(LogName::MAIN)?;
-        let keeps_replaced = options.bug == Some(Bug::ConflictKept);
-        let mut found = JournalContents::read(&log, owner, keeps_replaced)?;
-        let checkpoints = load_checkpoints(data, options.cluster)?;
-        let is_new = found.head.is_none() && checkpoints.newest.is_none();
-        let newest = checkpoints.newest.as_ref().map(|it| it.mark.clone());
-        let founding = || LoadedCheckpoint::founding(&found, &options);
-        let loaded = checkpoints.newest.unwrap_or_else(founding);
-        let (mark, mut state) = (loaded.mark, loaded.state);
-        let continues = found.continue_from(mark.index, mark.term)?;
-        if !options.keeps_log && !is_alone(options.node, &mark.members, &found.entries) {
+        let found = FoundFolder::read(data, &options)?;
+        let members = &found.loaded.mark.members;
+        if !options.keeps_log && !is_alone(options.node, members, &found.journal.entries) {
             return Err(BootError::NotAlone);
         }
+        let (mut replica, report) = Replica::from_folder(data, options, found)?;
+        if replica.mark.is_lost && replica.options.bug == Some(Bug::DamagedVotes) {
+            replica.take_part(replica.start, 0, (0, None))?; // the planted bug
+        }
+        Ok((replica, report))
+    }
+
+    fn from_folder(
+        data: &DataFolder,
+        options: ReplicaOptions,
+        found: FoundFolder,
+    ) -> Result<(Replica, BootReport), BootError> {
+        let FoundFolder {
+            mark: file,
+            journal,
+            loaded,
+            checkpoints,
+            continues,
+            lost,
+            is_new,
+        } = found;
+        let (mark, mut state) = (loaded.mark, loaded.state);
         plant(&mut state, options.bug);
-        let mut entries = CachedLog::new(mark.index, mark.term, CACHE_BYTES);
-        entries.append(&found.entries);
-        let start = found.start() + 1;
-        let position = (found.recovery.next_sequence, found.recovery.end);
+        let mut entries = empty_log(&mark);
+        entries.append(&journal.entries);
+        let knows_start = file.start > 0;
+        let start = journal.start().max(file.start) + 1;
+        let (recovery, vote) = (journal.recovery, journal.vote());
         let report = BootReport {
-            entries: found.entries.len() as u64,
+            entries: journal.entries.len() as u64,
             checkpoint: mark.index,
             damaged: checkpoints.damaged,
-            recovery: found.recovery,
+            lost: lost.map(|problem| problem.to_string()),
+            recovery,
             start,
         };
-        let (vote, checkpoint) = (found.vote(), mark.clone());
+        let checkpoint = mark.clone();
         let start_point = StartPoint { checkpoint, vote };
-        let core = Consensus::new(options.consensus(start), start_point, entries)?;
+        let config = options.consensus(start, file.rejoined);
+        let core = Consensus::new(config, start_point, entries)?;
+        let position = (recovery.next_sequence, recovery.end);
+        let kept = (mark.index > 0).then(|| mark.clone());
+        let share = options.checkpoint_share;
         let replica = Replica {
-            journal: JournalWriter::new(owner, start, vote, position, found.blocks),
+            journal: JournalWriter::new(file.owner, start, vote, position, journal.blocks),
             stamped: state.sessions().clock(),
             state,
             schedule: loaded.schedule,
             addresses: loaded.addresses,
-            checkpoints: Checkpoints::new(newest, checkpoints.leftover, options.checkpoint_share),
+            checkpoints: Checkpoints::new(kept, checkpoints.leftover, share),
             transfers: Transfers::new(options.cluster, options.election * 2),
             turn_end: (Time::ZERO, None),
             arrived: None,
@@ -194,6 +219,8 @@ impl Replica {
             founding: is_new.then(|| (mark.members.clone(), options.checkpoint_bytes)),
             install: (!continues).then_some(mark),
             start,
+            rejoins: Rejoins::new(file.is_lost, knows_start),
+            mark: file,
             received: 0,
             now: Time::ZERO,
             data: data.clone(),
@@ -221,6 +248,172 @@ fn is_alone(node: NodeId, members: &Members, entries: &[LogEntry]) -> bool {
     *members == Members::of_voters([node]) && !entries.iter().any(changes)
 }
 
+/// The log of a node whose journal has nothing after a checkpoint.
+pub(super) fn empty_log(mark: &SnapshotMark) -> CachedLog {
+    CachedLog::new(mark.index, mark.term, CACHE_BYTES)
+}
+
+/// What a start finds in its folder.
+struct FoundFolder {
+    mark: JournalMark,
+    /// Its entries continue the checkpoint.
+    journal: JournalContents,
+    loaded: LoadedCheckpoint,
+    checkpoints: FoundCheckpoints,
+    /// Do the entries of the journal continue the checkpoint?
+    continues: bool,
+    /// Why the journal is lost.
+    lost: Option<BootError>,
+    is_new: bool,
+}
+
+impl FoundFolder {
+    /// Reads journal, mark and checkpoints. If the journal is lost and the others of the cluster can replace it, records that
+    /// before anything else, and moves it aside.
+    fn read(data: &DataFolder, options: &ReplicaOptions) -> Result<FoundFolder, BootError> {
+        let owner = JournalOwner {
+            cluster: options.cluster,
+            node: options.node,
+        };
+        let (mark, damaged_mark) = read_mark(data, owner)?;
+        let (mut journal, mut lost) = match read_journal(data, owner, options, mark.as_ref()) {
+            Ok(journal) => (journal, None),
+            Err(problem) if problem.is_loss() => (JournalContents::empty(), Some(problem)),
+            Err(problem) => return Err(problem),
+        };
+        let mut checkpoints = load_checkpoints(data, options.cluster)?;
+        let newest = checkpoints.newest.take();
+        if newest.is_none() {
+            lost = checkpoints.without_whole(data).or(lost);
+        }
+        let has_data = newest.is_some() || damaged_mark.is_some();
+        if journal.head.is_none() && has_data && lost.is_none() {
+            lost = Some(BootError::Mark("the journal is gone".into()));
+        }
+        let is_new = journal.head.is_none() && lost.is_none();
+        // 0 in a mark: an earlier start did not know it either.
+        let knows_start =
+            mark.as_ref().is_some_and(|mark| mark.start > 0) || journal.head.is_some();
+        let file = mark.unwrap_or_else(|| founding_mark(owner, &journal, options));
+        let loaded = newest.unwrap_or_else(|| LoadedCheckpoint::founding(&file));
+        let mut continues = loaded.mark.index == 0;
+        if lost.is_none() {
+            match journal.continue_from(loaded.mark.index, loaded.mark.term) {
+                Ok(found) => continues = found,
+                Err(problem) => lost = Some(problem),
+            }
+        }
+        if file.is_lost && lost.is_none() {
+            let text = "an earlier start found that the journal is lost";
+            lost = Some(BootError::Mark(text.into()));
+        }
+        let found = FoundFolder {
+            mark: file,
+            journal,
+            loaded,
+            checkpoints,
+            continues,
+            lost,
+            is_new,
+        };
+        found.settle(data, damaged_mark, knows_start)
+    }
+
+    /// Decides whether a lost journal is an error, and moves it aside if not.
+    fn settle(
+        mut self,
+        data: &DataFolder,
+        damaged_mark: Option<BootError>,
+        knows_start: bool,
+    ) -> Result<FoundFolder, BootError> {
+        let voters = self.loaded.mark.members.voters.len();
+        if voters >= VOTERS_TO_REJOIN {
+            // Of the mark of a single node is needed only what the journal has too.
+            self.lost = self.lost.or(damaged_mark);
+        }
+        match self.lost {
+            Some(problem) if voters < VOTERS_TO_REJOIN => {
+                let problem = Box::new(problem);
+                return Err(BootError::Lost { problem, voters });
+            }
+            Some(_) => {
+                let start = self.mark.start.max(self.journal.start()) + 1;
+                self.mark.start = if knows_start { start } else { 0 };
+                self.mark.is_lost = true;
+                begin_anew(data, &self.mark)?;
+                self.journal = JournalContents::empty();
+            }
+            None => remove_moved(data)?,
+        }
+        Ok(self)
+    }
+}
+
+/// The mark of the journal, or why it cannot be read. That of another node is an error.
+fn read_mark(
+    data: &DataFolder,
+    owner: JournalOwner,
+) -> Result<(Option<JournalMark>, Option<BootError>), BootError> {
+    match JournalMark::read(data) {
+        Ok(Some(mark)) if mark.owner != owner => Err(BootError::owner(mark.owner, owner)),
+        Ok(mark) => Ok((mark, None)),
+        Err(error) if error.kind() == ErrorKind::InvalidData => {
+            Ok((None, Some(BootError::File(error))))
+        }
+        Err(error) => Err(BootError::File(error)),
+    }
+}
+
+/// Reads the journal to its end, which is not before that of its mark.
+fn read_journal(
+    data: &DataFolder,
+    owner: JournalOwner,
+    options: &ReplicaOptions,
+    mark: Option<&JournalMark>,
+) -> Result<JournalContents, BootError> {
+    let log = data.log(LogName::MAIN)?;
+    let keeps_replaced = options.bug == Some(Bug::ConflictKept);
+    let journal = JournalContents::read(&log, owner, keeps_replaced)?;
+    let expected = mark.map_or(0, |mark| mark.end);
+    let found = journal.recovery.end;
+    if found < expected {
+        return Err(BootError::Short { found, expected });
+    }
+    Ok(journal)
+}
+
+/// The mark of a folder that has none.
+fn founding_mark(
+    owner: JournalOwner,
+    journal: &JournalContents,
+    options: &ReplicaOptions,
+) -> JournalMark {
+    let given = || (options.voters.clone(), options.checkpoint_bytes);
+    let (voters, checkpoint_bytes) = journal.founding.clone().unwrap_or_else(given);
+    JournalMark {
+        owner,
+        start: 0,
+        end: 0,
+        is_lost: false,
+        rejoined: 0,
+        checkpoint_bytes,
+        voters,
+    }
+}
+
+/// Records durably that the journal is lost, then moves it aside: a crash in between finds the record.
+fn begin_anew(data: &DataFolder, mark: &JournalMark) -> Result<(), BootError> {
+    let files = data.file_folder();
+    let mut mark = mark.clone();
+    mark.end = 0;
+    for task in mark.tasks() {
+        files
+            .run(task)
+            .map_err(|error| io::Error::new(error.kind, error.to_string()))?;
+    }
+    Ok(move_aside(data, mark.start)?)
+}
+
 /// What the files of a folder hold.
 #[derive(Default)]
 struct FoundCheckpoints {
@@ -230,6 +423,17 @@ struct FoundCheckpoints {
     leftover: Vec<u64>,
     /// What is wrong with newer ones.
     damaged: Vec<String>,
+}
+
+impl FoundCheckpoints {
+    /// Why none of the files is whole; `None`: there are none.
+    fn without_whole(&self, data: &DataFolder) -> Option<BootError> {
+        let problem = self.damaged.first()?;
+        Some(BootError::Checkpoint {
+            file: data.files_path().display().to_string(),
+            problem: format!("no checkpoint is whole: {problem}"),
+        })
+    }
 }
 
 fn load_checkpoints(data: &DataFolder, cluster: u64) -> Result<FoundCheckpoints, BootError> {
@@ -256,13 +460,7 @@ fn load_checkpoints(data: &DataFolder, cluster: u64) -> Result<FoundCheckpoints,
             }
         }
     }
-    match found.damaged.first() {
-        None => Ok(found),
-        Some(problem) => Err(BootError::Checkpoint {
-            file: folder(),
-            problem: format!("no checkpoint is whole: {problem}"),
-        }),
-    }
+    Ok(found)
 }
 
 /// Reads a checkpoint in bounded pieces.

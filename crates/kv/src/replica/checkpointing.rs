@@ -149,6 +149,7 @@ impl Replica {
         if self.options.bug == Some(Bug::PurgePastCheckpoint) {
             first = to + 1;
         }
+        self.publish_mark(out);
         if let Some(position) = self.journal.free_before(first) {
             let log = LogName::MAIN;
             out.push(Output::TruncateHead { log, position });

@@ -48,12 +48,18 @@ impl Replica {
         sheet.fact("members", names(&self.members.voters));
         sheet.fact("cluster", self.options.cluster.to_string());
         sheet.fact("start", thousands(self.start));
+        if self.rejoins.is_open() {
+            sheet.fact("journal", "lost; silent until a leader lets it rejoin");
+        }
         if let Some(error) = &self.checkpoints.last_error {
             sheet.fact("last error of a checkpoint", error.clone());
         }
         let leads = f64::from(u8::from(member.role == Role::Leader));
         sheet.gauge("kv_is_leader", "1 if this node leads its cluster", leads);
         let knows = f64::from(u8::from(leader.is_some()));
+        let rejoins = f64::from(u8::from(self.rejoins.is_open()));
+        let about = "1 while this node has lost its journal and has not rejoined";
+        sheet.gauge("kv_rejoining", about, rejoins);
         let about = "1 if this node knows a leader";
         sheet.gauge("kv_has_leader", about, knows);
         sheet.gauge("kv_term", "Term of consensus", member.term as f64);

@@ -2,7 +2,7 @@
 
 use super::callers::HelloAction;
 use super::waiting_reads::WaitingRead;
-use super::{Replica, welcome};
+use super::{Replica, ReplicaPhase, welcome};
 use crate::admin_message::{AdminReply, AdminRequest};
 use crate::message::{
     Code, HEADER_LENGTH, MESSAGE_LENGTH_MAX, MessageHeader, MessageKind, OPERATIONS_MAX, VERSION,
@@ -26,6 +26,10 @@ impl Replica {
         if !from.is_client() {
             return self.receive_from_replica(from, bytes, out);
         }
+        if self.phase == ReplicaPhase::Rejoining {
+            self.receive_while_rejoining(from, &bytes, out);
+            return Ok(());
+        }
         if self.is_blocked(from) {
             self.blocked.push_back((from, bytes));
             return Ok(());
@@ -37,10 +41,7 @@ impl Replica {
         match header.kind {
             MessageKind::Hello if is_hello(&header, &bytes) => self.hello(from, &header, out),
             MessageKind::Request => self.request(from, &header, bytes, out),
-            MessageKind::Status if status_message::is_request(&header, &bytes) => {
-                let message = status_message::encode(&self.status(), header.first);
-                out.push(Output::Send { to: from, message });
-            }
+            MessageKind::Status => self.show_status(from, &header, &bytes, out),
             MessageKind::Admin => {
                 let reply = match AdminRequest::decode(&header, &bytes) {
                     Some(request) if self.is_running() => self.admin(request, out)?,
@@ -55,6 +56,35 @@ impl Replica {
         Ok(())
     }
 
+    /// Replies to a request for the status.
+    fn show_status(
+        &self,
+        from: NodeId,
+        header: &MessageHeader,
+        bytes: &[u8],
+        out: &mut Vec<Output<Outcome>>,
+    ) {
+        if status_message::is_request(header, bytes) {
+            let message = status_message::encode(&self.status(), header.first);
+            out.push(Output::Send { to: from, message });
+        }
+    }
+
+    /// A node without a journal says that it is one, and no more.
+    fn receive_while_rejoining(&self, from: NodeId, bytes: &[u8], out: &mut Vec<Output<Outcome>>) {
+        let Ok(header) = MessageHeader::decode(bytes) else {
+            return;
+        };
+        match header.kind {
+            MessageKind::Status => self.show_status(from, &header, bytes, out),
+            MessageKind::Admin => {
+                let message = AdminReply::NotLeader(None).encode(header.first);
+                out.push(Output::Send { to: from, message });
+            }
+            _ => {}
+        }
+    }
+
     fn receive_from_replica(
         &mut self,
         from: NodeId,
@@ -62,6 +92,14 @@ impl Replica {
         out: &mut Vec<Output<Outcome>>,
     ) -> Result<(), ConsensusStopped> {
         match replica_message::decode(bytes) {
+            Some(ReplicaMessage::Grant(grant)) => self.rejoin(from, &grant, out),
+            Some(ReplicaMessage::Pull(part, length)) => {
+                let known = self.checkpoints.find(part.index, part.digest);
+                self.transfers.serve(from, part, length, known, out);
+            }
+            // A node without a journal casts no vote and acknowledges nothing.
+            _ if !self.is_running() => {}
+            Some(ReplicaMessage::Lost(request)) => self.help_to_rejoin(from, request),
             Some(ReplicaMessage::Consensus(message)) => {
                 self.core.step(from, message)?;
             }
@@ -78,10 +116,6 @@ impl Replica {
                 {
                     self.pending.push_encoded(commands);
                 }
-            }
-            Some(ReplicaMessage::Pull(part, length)) => {
-                let known = self.checkpoints.find(part.index, part.digest);
-                self.transfers.serve(from, part, length, known, out);
             }
             Some(ReplicaMessage::Piece(part, bytes)) => {
                 self.transfers.piece(self.now, part, bytes, out);

@@ -7,6 +7,8 @@ mod crash;
 #[cfg(test)]
 mod file;
 #[cfg(test)]
+mod lost_journal;
+#[cfg(test)]
 mod no_log;
 #[cfg(test)]
 mod node;

@@ -1,5 +1,6 @@
 //! Replicas and their clients in the simulated world, under faults drawn by swarm.
 
+use crate::lost_journal::JournalDamage;
 use crate::oracle::{Action, Asked, Oracle};
 use seatrial_kv::{
     AdminRequest, Bug, Client, ClientOptions, Outcome, Replica, ReplicaOptions, Transaction,
@@ -93,12 +94,13 @@ fn closed(node: &mut Node, now: Time, _: NodeId, out: &mut Vec<Output<Outcome>>)
     }
 }
 
-/// Starts a node; every life of a client gets a seed of its own.
+/// Starts a node; every life of a client gets a seed of its own, and every start of a server an incarnation.
 fn boot(
     seed: u64,
     servers: Vec<NodeId>,
     founders: usize,
     bug: Option<Bug>,
+    damage: JournalDamage,
 ) -> impl FnMut(NodeId, &DataFolder) -> Result<Booted<Node>, String> {
     let mut seeds = Rng::from_seed(seed).fork("clients");
     move |id, data| {
@@ -124,11 +126,13 @@ fn boot(
         let mut options = ReplicaOptions::new(id, servers[..founders].iter().copied());
         options.bug = bug;
         options.seed = seed;
+        options.incarnation = seeds.word();
         // From storms of elections to quiet terms.
         options.election = Duration::from_millis(8 << (seed % 5));
         options.heartbeat = options.election / 4;
         // Checkpoints after a few transactions, or hardly ever.
         options.checkpoint_bytes = 200 << (seed % 7);
+        damage.before_start(id, data);
         let booted = Replica::boot(data, options).map_err(|error| error.to_string())?;
         let machine = Node::Replica(Box::new(booted.0));
         // Small segments, so that journals are freed at their heads.
@@ -145,7 +149,7 @@ fn boot(
 }
 
 /// One run: its world, the requests under way, and the oracle.
-struct Run {
+pub(crate) struct Run {
     world: World<Node>,
     servers: Vec<NodeId>,
     rng: Rng,
@@ -153,13 +157,16 @@ struct Run {
     asked: BTreeMap<Ticket, (NodeId, Asked)>,
     tickets: u64,
     /// Faults that this run draws from.
-    kinds: Vec<FaultKind>,
+    pub(crate) kinds: Vec<FaultKind>,
     is_broken: bool,
     /// A node that stays down until the end, and then needs a checkpoint of another.
     laggard: Option<NodeId>,
     kills: u64,
     /// Mean times between faults are up to two to this, in milliseconds.
-    fault_spread: u64,
+    pub(crate) fault_spread: u64,
+    /// Are journals lost?
+    pub(crate) loses_journals: bool,
+    pub(crate) damage: JournalDamage,
     /// Do memberships change?
     changes: bool,
     /// Changes of the membership that were asked for.
@@ -170,7 +177,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(seed: u64, servers: u32, bug: Option<Bug>) -> Run {
+    pub(crate) fn new(seed: u64, servers: u32, bug: Option<Bug>) -> Run {
         Run::with_spares(seed, servers, 0, bug)
     }
 
@@ -183,7 +190,9 @@ impl Run {
         let mut kinds = vec![FaultKind::Kill];
         let others = [FaultKind::Pause, FaultKind::Partition, FaultKind::Clock];
         kinds.extend(others.into_iter().filter(|_| rng.chance(0.5)));
-        let mut world = World::new(seed, options, boot(seed, servers.clone(), founders, bug));
+        let damage = JournalDamage::new(Rng::from_seed(seed).fork("damage"));
+        let boot = boot(seed, servers.clone(), founders, bug, damage.clone());
+        let mut world = World::new(seed, options, boot);
         world.notify_closed(closed);
         for server in &servers {
             world.add(*server);
@@ -204,6 +213,8 @@ impl Run {
             laggard: None,
             kills: 0,
             fault_spread: 8,
+            loses_journals: false,
+            damage,
             changes: spares > 0,
             asked_changes: 0,
             made: 0,
@@ -298,6 +309,9 @@ impl Run {
             | FaultKind::Corruption
             | FaultKind::Membership => {
                 self.kills += 1;
+                if self.loses_journals && self.rng.chance(0.7) {
+                    self.lose_journal(server);
+                }
                 Fault::Kill(server)
             }
             FaultKind::Pause => Fault::Pause(server),
@@ -318,6 +332,19 @@ impl Run {
         self.world.apply(&fault);
     }
 
+    /// The journal of a node is damaged before its next start, if the nodes without one stay a minority.
+    fn lose_journal(&mut self, server: NodeId) {
+        let world = &self.world;
+        let has_journal = |node: NodeId| match world.machine(node) {
+            Some(Node::Replica(replica)) => !replica.status().is_rejoining,
+            _ => false,
+        };
+        let lost = self.damage.settle(has_journal);
+        if lost < (self.servers.len() - 1) / 2 {
+            self.damage.plan(server);
+        }
+    }
+
     fn mend(&mut self) {
         self.is_broken = false;
         self.world.apply(&Fault::Heal);
@@ -333,11 +360,12 @@ impl Run {
     }
 
     /// Asks and breaks until all is asked; then mends, and reads everything.
-    fn check(&mut self) -> Result<(), String> {
+    pub(crate) fn check(&mut self) -> Result<(), String> {
         let pace = Duration::from_micros(10 << self.rng.below(8));
         let fault_interval = Duration::from_millis(1 << self.rng.below(self.fault_spread));
         let mut fault_at = Time::ZERO + self.rng.exponential(fault_interval);
-        let has_laggard = self.servers.len() >= 3 && self.rng.chance(0.3);
+        let may_lag = self.servers.len() >= 3 && !self.loses_journals;
+        let has_laggard = may_lag && self.rng.chance(0.3);
         while self.tickets < ACTIONS {
             let client = NodeId::client(self.rng.below(u64::from(CLIENTS)) as u32);
             let under_way = self.asked.values().filter(|(asker, _)| *asker == client);
