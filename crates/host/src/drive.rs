@@ -143,6 +143,9 @@ pub enum HostError {
     /// The machine stopped itself ([`Output::Stop`]).
     #[error("the machine stopped: {0}")]
     Stopped(String),
+    /// Another process has the number of this node, and is connected to the other nodes.
+    #[error("{0}")]
+    Twin(String),
     /// The runtime cannot be created.
     #[error("no runtime: {0}")]
     Runtime(io::Error),
@@ -444,8 +447,8 @@ struct MachineServer<M: Machine> {
     is_closed: bool,
     /// Takes the replies to local callers.
     reply: Option<ReplySink<M::Reply>>,
-    /// Why the machine stopped itself.
-    stopped: Option<String>,
+    /// Why the server ends: the machine stopped itself, or another process has the node's number.
+    stopped: Option<HostError>,
 }
 
 /// Ticket of the request to close; local callers do not use it.
@@ -468,8 +471,8 @@ impl<M: Machine> MachineServer<M> {
         let mut description = status_server::ticks();
         self.turn(Input::Wake);
         while !self.is_closed {
-            if let Some(reason) = self.stopped.take() {
-                return Err(HostError::Stopped(reason));
+            if let Some(error) = self.stopped.take() {
+                return Err(error);
             }
             let wake = self.machine.wake_at();
             let is_due = wake.is_some_and(|due| self.clock.until(due).is_zero());
@@ -590,6 +593,7 @@ impl<M: Machine> MachineServer<M> {
             }
             NetworkInput::Closed(id, reason) => self.connections.ended(id, reason.as_ref()),
             NetworkInput::Written(id, reason) => self.connections.written(id, reason.as_ref()),
+            NetworkInput::Twin(reason) => self.stopped = Some(HostError::Twin(reason)),
         }
     }
 
@@ -665,7 +669,7 @@ impl<M: Machine> MachineServer<M> {
                     }
                 }
                 Output::Stop(reason) => {
-                    self.stopped = Some(reason);
+                    self.stopped = Some(HostError::Stopped(reason));
                     break;
                 }
             }

@@ -48,6 +48,7 @@ mod key;
 mod limits;
 mod link;
 mod net;
+mod node_probe;
 mod notice;
 mod opening;
 mod peer;

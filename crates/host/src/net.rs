@@ -4,6 +4,7 @@ use crate::byte_stream::{self, TlsSession};
 use crate::connection::ConnectOptions;
 use crate::drive::ListenOptions;
 use crate::limits::HostLimits;
+use crate::node_probe::{NodeProbe, ProbeResult};
 use crate::notice::Notices;
 use crate::opening;
 use crate::peer::{self, Peers};
@@ -20,7 +21,7 @@ use std::io::{
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -52,6 +53,8 @@ pub(crate) enum NetworkInput {
     Drained(NodeId),
     /// The writer ended, with the error if it is unusual.
     Written(NodeId, Option<io::Error>),
+    /// Another process has the number of this node; the reason to end.
+    Twin(String),
 }
 
 /// All connections; each is an endpoint with a new number.
@@ -102,6 +105,9 @@ struct AcceptedConnection {
     /// The node that dialled it, if it is one.
     peer: Option<NodeId>,
     tls: Option<Arc<TlsSession>>,
+    /// The number of that node's process; 0: not known.
+    process: u32,
+    probe: NodeProbe,
     gathered: Vec<u8>,
     unsent: Arc<Unsent>,
     /// Messages that arrived while too much was queued for it; its inbox places bound them.
@@ -184,6 +190,8 @@ impl Connections {
             unadmitted: Some(order),
             peer: None,
             tls,
+            process: 0,
+            probe: NodeProbe::default(),
             gathered: Vec::new(),
             unsent,
             held: VecDeque::new(),
@@ -255,6 +263,10 @@ impl Connections {
             return Some((id, message));
         };
         if let Some(node) = connection.peer {
+            connection.probe.heard();
+            if peer::is_alive(&message) {
+                return None;
+            }
             self.peers.metrics.count_peer(node, |it| it.received += 1);
             return Some((node, message));
         }
@@ -290,14 +302,19 @@ impl Connections {
             self.send(id, answer);
             return;
         };
-        // A node that dials again has abandoned its earlier connection.
+        let process = peer::process_of(message);
         let earlier = self.open.iter().find(|(_, it)| it.peer == Some(node));
         if let Some(earlier) = earlier.map(|(earlier, _)| *earlier) {
+            if self.is_twin(id, node, process, earlier) {
+                return;
+            }
+            // A node that dials again has abandoned its earlier connection.
             self.reset(earlier);
         }
         self.admit(id);
         if let Some(connection) = self.open.get_mut(&id) {
             connection.peer = Some(node);
+            connection.process = process;
         }
         self.send(id, answer);
     }
@@ -315,6 +332,33 @@ impl Connections {
             }
             _ => Ok(greeted),
         }
+    }
+
+    /// Is this the greeting of another process than the one at the earlier connection of the node, which may live? It is refused
+    /// then. (See [`NodeProbe`].)
+    fn is_twin(&mut self, id: NodeId, node: NodeId, process: u32, earlier: NodeId) -> bool {
+        let patience = self.peers.probe_patience();
+        let messages = self.peers.probe_and_refusal(node);
+        let (Some(connection), Some([probe, refusal])) = (self.open.get_mut(&earlier), messages)
+        else {
+            return false;
+        };
+        if connection.process == process || connection.process == 0 || process == 0 {
+            return false;
+        }
+        match connection.probe.challenge(Instant::now(), patience) {
+            ProbeResult::Gone => return false,
+            ProbeResult::Ask => self.send(earlier, probe),
+            ProbeResult::Wait => {}
+        }
+        let text = format_args!(
+            "{id} was refused as {node}: another process runs as {node} and is connected"
+        );
+        self.notices.say("node twice", text);
+        self.counts.refused += 1;
+        self.send(id, refusal);
+        self.close(id);
+        true
     }
 
     /// Sets the address of a node; `None`: it does not belong to the system any more.

@@ -8,6 +8,7 @@
 //! replies over the connection that it has dialled. To the nodes it is a client.
 
 use crate::connection::{ConnectOptions, ConnectionEvent, DialledConnection};
+use crate::key::nonce;
 use crate::net::NetworkInput;
 use crate::notice::Notices;
 use seatrial_machine::{MetricValue, NodeId, StatusSheet, thousands};
@@ -52,6 +53,9 @@ pub struct PeerLimits {
     pub connect_timeout: Duration,
     /// A connection on which no write succeeds for this long is closed.
     pub write_patience: Duration,
+    /// A node ends when another one has refused it for this long, because a process with its number is connected there and
+    /// answers. That process has a fifth of this for an answer.
+    pub twin_patience: Duration,
 }
 
 impl Default for PeerLimits {
@@ -63,6 +67,7 @@ impl Default for PeerLimits {
             retry_max: Duration::from_secs(1),
             connect_timeout: Duration::from_secs(2),
             write_patience: Duration::from_secs(10),
+            twin_patience: Duration::from_secs(10),
         }
     }
 }
@@ -248,13 +253,40 @@ const VERSION: u8 = 1;
 /// Length of a greeting, in bytes.
 const GREETING_LENGTH: usize = 32;
 
-/// First message of a dialled connection, and the reply to it.
+/// First message of a dialled connection, the reply to it, and the probe of a connection that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Greeting {
-    is_answer: bool,
+    kind: GreetingKind,
     from: NodeId,
     to: NodeId,
+    /// In a greeting, a random number of the process; 0: not known.
+    process: u32,
     cluster: u64,
+}
+
+/// The kinds of greetings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GreetingKind {
+    /// The first message of a dialled connection.
+    Greeting = 0,
+    /// The reply: the greeting node is accepted.
+    Answer = 1,
+    /// The reply: another process with the number of the greeting node is connected.
+    Refusal = 2,
+    /// To a connected node: does its process live?
+    Probe = 3,
+    /// The reply to a probe.
+    Alive = 4,
+}
+
+impl GreetingKind {
+    const ALL: [GreetingKind; 5] = [
+        GreetingKind::Greeting,
+        GreetingKind::Answer,
+        GreetingKind::Refusal,
+        GreetingKind::Probe,
+        GreetingKind::Alive,
+    ];
 }
 
 impl Greeting {
@@ -262,9 +294,10 @@ impl Greeting {
         let mut bytes = [0; GREETING_LENGTH];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8] = VERSION;
-        bytes[9] = u8::from(self.is_answer);
+        bytes[9] = self.kind as u8;
         bytes[12..16].copy_from_slice(&self.from.number().to_le_bytes());
         bytes[16..20].copy_from_slice(&self.to.number().to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.process.to_le_bytes());
         bytes[24..].copy_from_slice(&self.cluster.to_le_bytes());
         bytes
     }
@@ -276,12 +309,13 @@ impl Greeting {
             let number = u32::from_le_bytes(bytes[at..at + 4].try_into().ok()?);
             (number < 1 << 31).then(|| NodeId::server(number))
         };
-        let is_known = bytes.starts_with(MAGIC) && bytes[8] == VERSION && bytes[9] <= 1;
-        let is_zero = bytes[10..12] == [0; 2] && bytes[20..24] == [0; 4];
+        let is_known = bytes.starts_with(MAGIC) && bytes[8] == VERSION;
+        let is_zero = bytes[10..12] == [0; 2];
         (is_known && is_zero).then_some(Greeting {
-            is_answer: bytes[9] == 1,
+            kind: *GreetingKind::ALL.get(usize::from(bytes[9]))?,
             from: node(12)?,
             to: node(16)?,
+            process: u32::from_le_bytes(bytes[20..24].try_into().ok()?),
             cluster: u64::from_le_bytes(bytes[24..].try_into().ok()?),
         })
     }
@@ -292,9 +326,22 @@ pub(crate) fn is_greeting(message: &[u8]) -> bool {
     message.starts_with(MAGIC)
 }
 
+/// The number of the process in a greeting; 0: not known.
+pub(crate) fn process_of(message: &[u8]) -> u32 {
+    Greeting::decode(message).map_or(0, |greeting| greeting.process)
+}
+
+/// Is this message the reply to a probe?
+pub(crate) fn is_alive(message: &[u8]) -> bool {
+    is_greeting(message)
+        && Greeting::decode(message).is_some_and(|it| it.kind == GreetingKind::Alive)
+}
+
 /// The other nodes: one [`Outbox`] and one task for each.
 pub(crate) struct Peers {
     cluster: Option<Cluster>,
+    /// A random number of this process; 0: there is none.
+    process: u32,
     limits: PeerLimits,
     connect: ConnectOptions,
     notices: Notices,
@@ -328,6 +375,9 @@ impl Peers {
         let addresses: Vec<(NodeId, SocketAddr)> = addresses.collect();
         let mut peers = Peers {
             cluster: options.cluster.clone(),
+            process: nonce().map_or(0, |nonce| {
+                u32::from_le_bytes([nonce[0], nonce[1], nonce[2], nonce[3]])
+            }),
             limits: options.limits,
             connect,
             notices: Notices::default(),
@@ -363,10 +413,13 @@ impl Peers {
         let Some(address) = address else {
             return;
         };
+        let is_guest = cluster.node == Cluster::GUEST;
         let greeting = Greeting {
-            is_answer: false,
+            kind: GreetingKind::Greeting,
             from: cluster.node,
             to: node,
+            // Any number of processes may be guests.
+            process: if is_guest { 0 } else { self.process },
             cluster: cluster.id,
         };
         let outbox = Arc::new(Outbox {
@@ -377,7 +430,7 @@ impl Peers {
             changed: Notify::new(),
         });
         self.metrics.count_peer(node, |_| {}); // so that its counts are shown before the first message
-        let answers = (cluster.node == Cluster::GUEST).then(|| GuestReceiver {
+        let answers = is_guest.then(|| GuestReceiver {
             node,
             inbox: self.inbox.clone(),
             memory: Arc::new(Semaphore::new(self.limits.answer_bytes() as usize)),
@@ -394,6 +447,8 @@ impl Peers {
             },
             outbox: Arc::clone(&outbox),
             reported: None,
+            inbox: self.inbox.clone(),
+            refused: None,
         };
         let task = tokio::spawn(dialler.run()).abort_handle();
         let outgoing = Outgoing {
@@ -418,7 +473,7 @@ impl Peers {
     /// The sender of a greeting (`None`: a guest) and the reply to it; an error says why it is refused.
     pub(crate) fn greeted(&self, message: &[u8]) -> Result<(Option<NodeId>, Vec<u8>), String> {
         let cluster = self.cluster.as_ref().ok_or("this node has no peers")?;
-        let greeting = Greeting::decode(message).filter(|it| !it.is_answer);
+        let greeting = Greeting::decode(message).filter(|it| it.kind == GreetingKind::Greeting);
         let greeting = greeting.ok_or("its greeting is invalid")?;
         let Greeting { from, to, .. } = greeting;
         if greeting.cluster != cluster.id {
@@ -435,12 +490,32 @@ impl Peers {
             return Err(format!("{from} is not a node of this system"));
         }
         let answer = Greeting {
-            is_answer: true,
+            kind: GreetingKind::Answer,
             from: cluster.node,
             to: from,
+            process: 0,
             cluster: cluster.id,
         };
         Ok(((!is_guest).then_some(from), answer.encode().to_vec()))
+    }
+
+    /// Time that a connected process has to answer a probe.
+    pub(crate) fn probe_patience(&self) -> Duration {
+        self.limits.twin_patience / 5
+    }
+
+    /// The probe of a connection of `node`, and the refusal of another one.
+    pub(crate) fn probe_and_refusal(&self, node: NodeId) -> Option<[Vec<u8>; 2]> {
+        let cluster = self.cluster.as_ref()?;
+        let message = |kind| Greeting {
+            kind,
+            from: cluster.node,
+            to: node,
+            process: 0,
+            cluster: cluster.id,
+        };
+        let kinds = [GreetingKind::Probe, GreetingKind::Refusal];
+        Some(kinds.map(|kind| message(kind).encode().to_vec()))
     }
 }
 
@@ -555,7 +630,14 @@ struct Dialler {
     outbox: Arc<Outbox>,
     /// The last report: a node that stays unreachable is reported once.
     reported: Option<String>,
+    /// Where the server learns that another process has its number. Weak, as above.
+    inbox: mpsc::WeakSender<NetworkInput>,
+    /// Since when this process is refused because of another one with the same number.
+    refused: Option<Instant>,
 }
+
+/// The kind of the error that another process with the number of this node is connected. Connecting never fails with it.
+const TWIN: io::ErrorKind = io::ErrorKind::AlreadyExists;
 
 impl Dialler {
     async fn run(mut self) {
@@ -578,6 +660,7 @@ impl Dialler {
                 }
                 Err(error) => error,
             };
+            self.note_twin(error.kind() == TWIN).await;
             let text = error.to_string();
             self.say(&text);
             metrics.count_peer(node, |it| {
@@ -586,6 +669,25 @@ impl Dialler {
             });
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(limits.retry_max);
+        }
+    }
+
+    /// Ends the server when it was refused for long because of another process with its number.
+    async fn note_twin(&mut self, is_twin: bool) {
+        if !is_twin {
+            self.refused = None;
+            return;
+        }
+        let since = *self.refused.get_or_insert_with(Instant::now);
+        if since.elapsed() >= self.outbox.limits.twin_patience
+            && let Some(inbox) = self.inbox.upgrade()
+        {
+            let Greeting { from, to, .. } = self.greeting;
+            let text = format!(
+                "another process runs as {from} and is connected to {to} at {}: stop one of them, or give it a number of its own",
+                self.address
+            );
+            let _ = inbox.send(NetworkInput::Twin(text)).await; // the server has ended
         }
     }
 
@@ -611,16 +713,50 @@ impl Dialler {
                 return Err(io::Error::new(io::ErrorKind::ConnectionRefused, text));
             }
         };
-        let expected = Greeting {
-            is_answer: true,
+        let reply = |kind| Greeting {
+            kind,
+            ..self.reply()
+        };
+        match Greeting::decode(&answer) {
+            Some(answer) if answer == reply(GreetingKind::Answer) => Ok(connection),
+            Some(answer) if answer == reply(GreetingKind::Refusal) => {
+                let text = format!(
+                    "a process that runs as {} is connected there",
+                    self.greeting.from
+                );
+                Err(io::Error::new(TWIN, text))
+            }
+            _ => Err(io::Error::other("another node listens on this address")),
+        }
+    }
+
+    /// What the other node replies to the greeting of this one.
+    const fn reply(&self) -> Greeting {
+        Greeting {
+            kind: GreetingKind::Answer,
             from: self.greeting.to,
             to: self.greeting.from,
+            process: 0,
             cluster: self.greeting.cluster,
-        };
-        if Greeting::decode(&answer) != Some(expected) {
-            return Err(io::Error::other("another node listens on this address"));
         }
-        Ok(connection)
+    }
+
+    /// The reply to a message on a connection that only this node sends on, if it is a probe.
+    fn alive(&self, message: &[u8]) -> Option<[u8; GREETING_LENGTH]> {
+        let kind = GreetingKind::Probe;
+        let is_probe = Greeting::decode(message)
+            == Some(Greeting {
+                kind,
+                ..self.reply()
+            });
+        let kind = GreetingKind::Alive;
+        is_probe.then(|| {
+            Greeting {
+                kind,
+                ..self.greeting
+            }
+            .encode()
+        })
     }
 
     /// Writes queued messages until the connection breaks; returns the reason.
@@ -649,7 +785,13 @@ impl Dialler {
                         answers.pass(message).await;
                         None
                     }
-                    Some(ConnectionEvent::Message(_)) => Some("it sent a message on a connection that only this node sends on"),
+                    Some(ConnectionEvent::Message(message)) => match self.alive(&message) {
+                        Some(alive) => {
+                            connection.push(&alive);
+                            None
+                        }
+                        None => Some("it sent a message on a connection that only this node sends on"),
+                    },
                 },
                 () = self.outbox.changed.notified() => None,
             };
@@ -671,16 +813,17 @@ mod tests {
     #[test]
     fn greetings_are_read_as_they_were_written_and_nothing_else_is_one() {
         let greeting = Greeting {
-            is_answer: true,
+            kind: GreetingKind::Answer,
             from: NodeId::server(3),
             to: NodeId::server(1),
+            process: 0x89ab_cdef,
             cluster: 0x0123_4567_89ab_cdef,
         };
         let bytes = greeting.encode();
         assert!(is_greeting(&bytes));
         assert_eq!(Greeting::decode(&bytes), Some(greeting));
         assert_eq!(Greeting::decode(&bytes[..31]), None);
-        for (place, value) in [(0, b'S'), (8, 2), (9, 2), (10, 1), (15, 0x80), (20, 1)] {
+        for (place, value) in [(0, b'S'), (8, 2), (9, 5), (10, 1), (15, 0x80)] {
             let mut other = bytes;
             other[place] = value;
             assert_eq!(Greeting::decode(&other), None, "byte {place}");

@@ -2,8 +2,8 @@
 
 use crate::wire::{PATIENCE, PROTOCOL, open, receive, send};
 use seatrial_host::{
-    Cluster, HostCounts, HostLimits, HostMetrics, ListenOptions, PeerLimits, PeerOptions,
-    SecretKey, serve_machine,
+    Cluster, HostCounts, HostError, HostLimits, HostMetrics, ListenOptions, PeerLimits,
+    PeerOptions, SecretKey, serve_machine,
 };
 use seatrial_machine::{Input, Machine, NodeId, Output, Time};
 use std::collections::BTreeMap;
@@ -114,9 +114,8 @@ fn setup(node: NodeId, all: &[SocketAddr]) -> Setup {
 }
 
 impl Setup {
-    fn start(self) -> Node {
-        let metrics = HostMetrics::default();
-        let options = ListenOptions {
+    fn options(self, metrics: HostMetrics) -> ListenOptions {
+        ListenOptions {
             listen: self.listen,
             message_length_max: 1 << 20,
             limits: HostLimits::default(),
@@ -127,9 +126,26 @@ impl Setup {
             peers: PeerOptions {
                 cluster: Some(self.cluster),
                 limits: self.limits,
-                metrics: metrics.clone(),
+                metrics,
             },
-        };
+        }
+    }
+
+    /// Serves on this thread until the node ends by itself.
+    fn serve(self) -> Result<(), HostError> {
+        let options = self.options(HostMetrics::default());
+        serve_machine(
+            options,
+            Relay::default(),
+            (),
+            |_| (),
+            std::future::pending(),
+        )
+    }
+
+    fn start(self) -> Node {
+        let metrics = HostMetrics::default();
+        let options = self.options(metrics.clone());
         let (stop, stopped) = oneshot::channel::<()>();
         let (ready, address) = mpsc::channel();
         let thread = thread::spawn(move || {
@@ -373,6 +389,89 @@ fn a_message_to_itself_comes_back_and_long_ones_pass() {
             (500_001, 1, number)
         );
     }
+    n1.stop();
+    n2.stop();
+}
+
+/// A greeting of n2 to n1, of a process with this number.
+fn greeting_of(process: u8) -> [u8; 32] {
+    let mut greeting = [0; 32];
+    greeting[..8].copy_from_slice(b"seatpeer");
+    (greeting[8], greeting[12], greeting[16], greeting[24]) = (1, 2, 1, 77);
+    greeting[20] = process;
+    greeting
+}
+
+#[test]
+fn a_second_process_of_a_node_is_refused_while_the_first_one_answers() {
+    let all = addresses::<2>();
+    let mut setup = setup(N1, &all);
+    setup.limits.twin_patience = Duration::from_secs(5);
+    let n1 = setup.start();
+    let heard = n1.listener();
+    let greet = |process| {
+        let stream = n1.connect(None);
+        send(&stream, &greeting_of(process));
+        let kind = receive(&stream).unwrap()[9];
+        (stream, kind)
+    };
+    let (first, kind) = greet(5);
+    assert_eq!(kind, 1);
+    // The same process again: its earlier connection is over.
+    let (again, kind) = greet(5);
+    assert_eq!(kind, 1);
+    assert!(receive(&first).is_err());
+    for _ in 0..3 {
+        let (second, kind) = greet(6);
+        assert_eq!(kind, 2);
+        assert!(receive(&second).is_err());
+        let probe = receive(&again).unwrap();
+        assert_eq!((probe.len(), probe[9]), (32, 3));
+        let mut alive = greeting_of(5);
+        alive[9] = 4;
+        send(&again, &alive);
+        send(&again, b"hello");
+        // The reply to the probe is not for the machine.
+        assert_eq!(receive(&heard).unwrap(), b"\x02hello");
+    }
+    // The first process answers no more: after a second the other one has the number.
+    assert_eq!(greet(6).1, 2);
+    let began = Instant::now();
+    assert_eq!(greet(6).1, 2);
+    let (second, _) = loop {
+        let (stream, kind) = greet(6);
+        if kind == 1 {
+            break (stream, kind);
+        }
+        assert!(began.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(20));
+    };
+    assert!(began.elapsed() > Duration::from_millis(900));
+    send(&second, b"me");
+    assert_eq!(receive(&heard).unwrap(), b"\x02me");
+    n1.stop();
+}
+
+#[test]
+fn a_second_process_of_a_node_ends_with_the_reason() {
+    let all = addresses::<3>();
+    let n1 = setup(N1, &all[..2]).start();
+    let n2 = setup(N2, &all[..2]).start();
+    let heard = n1.listener();
+    n2.until("connected", |it| {
+        it.peers.get(&N1).is_some_and(|it| it.is_connected)
+    });
+    let mut twin = setup(N2, &all[..2]);
+    twin.listen = all[2];
+    twin.limits.twin_patience = Duration::from_secs(2);
+    let error = twin.serve().unwrap_err().to_string();
+    assert!(
+        error.starts_with("another process runs as n2 and is connected to n1 at "),
+        "{error}"
+    );
+    // The first one is still connected.
+    n2.send(N1, b"first");
+    assert_eq!(receive(&heard).unwrap(), b"\x02first");
     n1.stop();
     n2.stop();
 }
