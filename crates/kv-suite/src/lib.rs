@@ -144,10 +144,13 @@ const CHECKPOINT_MODE: &str = "checkpoint-mode";
 /// Percent of the time that writing a checkpoint may take.
 const CHECKPOINT_SHARE: &str = "checkpoint-share";
 
+/// Number of states that stay readable.
+const PAST_STATES: &str = "past-states";
+
 /// Is the journal written?
 const LOG: &str = "log";
 
-const OPTIONS: [SuiteOption; 15] = [
+const OPTIONS: [SuiteOption; 16] = [
     SuiteOption {
         name: CHECKPOINT_BYTES,
         value_name: "BYTES",
@@ -168,6 +171,14 @@ const OPTIONS: [SuiteOption; 15] = [
         about: "Percent of the time that writing a checkpoint may take, 1 to 100",
         default: Some("50"),
         verbs: &[Verb::Test, Verb::Node],
+    },
+    SuiteOption {
+        name: PAST_STATES,
+        value_name: "N",
+        about: "States that stay readable at their index (`kv get --at`): those at the newest N checkpoints, at most 16; each \
+                costs the memory of what was overwritten since",
+        default: Some("0"),
+        verbs: &[Verb::Node],
     },
     SuiteOption {
         name: LOG,

@@ -4,7 +4,7 @@ use crate::checkpoint_options::CheckpointOptions;
 use crate::credentials::Credentials;
 use crate::node_cluster::NodeCluster;
 use crate::processes::PROTOCOL;
-use crate::{HTTP, LOG, MEMORY, store_bug};
+use crate::{HTTP, LOG, MEMORY, PAST_STATES, store_bug};
 use seatrial_host::{
     Booted, HostLimits, PeerOptions, ServeOptions, StatusListener, serve, terminated,
 };
@@ -27,6 +27,8 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
     let checkpoints = CheckpointOptions::read(setup.options)?;
     let cluster = NodeCluster::read(setup.options)?;
     let keeps_log = keeps_log(setup.options)?;
+    let most = seatrial_kv::PAST_STATES_MAX as u64;
+    let past_states = setup.options.number(PAST_STATES, 0..=most, 0)? as usize;
     if !keeps_log {
         report(format_args!(
             "--{LOG} none: a crash or a stop loses all writes after the newest checkpoint"
@@ -61,6 +63,7 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
         options.bug = bug;
         options.replies_bytes_max = memory / 8;
         options.keeps_log = keeps_log;
+        options.past_states = past_states;
         checkpoints.apply(&mut options);
         let (machine, found) = Replica::boot(data, options).map_err(|error| error.to_string())?;
         report_start(report, &cluster, &found);

@@ -96,6 +96,13 @@ const LIMIT: ToolOption = ToolOption {
     default: Some("100"),
 };
 
+const AT: ToolOption = ToolOption {
+    name: "at",
+    value_name: Some("INDEX"),
+    about: "Read the state at this index of the log, one that `kv status` shows as readable (`node kv --past-states`)",
+    default: None,
+};
+
 /// How to reach the store.
 const REACH: &[ToolOption] = &[SERVER, KEY_FILE, TLS_CERT, TLS_KEY, TLS_CA, TIMEOUT];
 const SHOW: &[ToolOption] = &[HEX, JSON];
@@ -120,7 +127,7 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
         name: "get",
         about: "Print what a key holds: a register's value, or a list's elements, one a line",
         arguments: &[KEY],
-        options: &[REACH, SHOW],
+        options: &[&[AT], REACH, SHOW],
         notes: EXITS,
         run: get,
     },
@@ -167,7 +174,7 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
                 is_required: false,
             },
         ],
-        options: &[&[LIMIT], REACH, SHOW],
+        options: &[&[LIMIT, AT], REACH, SHOW],
         notes: EXITS,
         run: scan,
     },
@@ -285,8 +292,17 @@ fn standard_input() -> Result<Vec<u8>, SuiteError> {
     Ok(bytes)
 }
 
-fn get(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
+/// A transaction of the present state, or of that of `--at`.
+fn reading(setup: &ToolSetup<'_>) -> Result<Transaction, SuiteError> {
     let mut transaction = Transaction::new();
+    if setup.has(AT.name) {
+        transaction.at(setup.values.number(AT.name, 1..=u64::MAX, 0)?)?;
+    }
+    Ok(transaction)
+}
+
+fn get(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
+    let mut transaction = reading(setup)?;
     transaction.read(&key(setup)?)?;
     let outcome = request(setup, transaction)?;
     let is_absent = |answers: &Answers| answers.iter().any(|it| it == Answer::Absent);
@@ -324,7 +340,7 @@ fn scan(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
     let from = argument(setup, "from")?.unwrap_or_default();
     let to = argument(setup, "to")?;
     let limit = setup.values.number(LIMIT.name, 1..=SCAN_MAX as u64, 100)?;
-    let mut transaction = Transaction::new();
+    let mut transaction = reading(setup)?;
     transaction.scan(&from, to.as_deref(), limit as usize)?;
     execute(setup, transaction)
 }
@@ -368,7 +384,9 @@ fn print(setup: &ToolSetup<'_>, outcome: &Outcome) -> Result<ToolExit, SuiteErro
     match outcome {
         Outcome::Ok(answers) => {
             if !setup.has(JSON.name) {
-                let lines = answers.iter().flat_map(|answer| form.lines(&answer));
+                // The first answer is that to the choice of the state.
+                let answers = answers.iter().skip(usize::from(setup.has(AT.name)));
+                let lines = answers.flat_map(|answer| form.lines(&answer));
                 lines.for_each(|line| (setup.print)(format_args!("{line}")));
             }
             Ok(ToolExit::Done)
@@ -389,6 +407,9 @@ fn print(setup: &ToolSetup<'_>, outcome: &Outcome) -> Result<ToolExit, SuiteErro
             ));
             Ok(ToolExit::Negative)
         }
+        Outcome::Failed(Failure::NoState) => Err(
+            "not executed: no state is kept at that index (`kv status` shows those that are readable)".into(),
+        ),
         Outcome::Failed(failure) => Err(format!("not executed: {failure}").into()),
     }
 }

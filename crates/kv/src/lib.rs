@@ -107,7 +107,8 @@ pub use journal::JOURNAL;
 pub use outcome::{Doubt, Failure, Outcome};
 pub use recovery::BootError;
 pub use replica::{
-    BootReport, CheckpointMode, CheckpointStatus, Replica, ReplicaOptions, ReplicaStatus,
+    BootReport, CheckpointMode, CheckpointStatus, PAST_STATES_MAX, Replica, ReplicaOptions,
+    ReplicaStatus,
 };
 pub use replica_message::LENGTH_MAX as WIRE_LENGTH_MAX;
 pub use status_message::StatusProbe;

@@ -66,12 +66,14 @@ pub enum Code {
     WrongSession = 7,
     /// The server does not support the client's version of the protocol.
     WrongVersion = 8,
+    /// The node keeps no state at the index that the request reads.
+    NoState = 9,
 }
 
 impl Code {
     /// The code of this byte.
     fn from_byte(byte: u8) -> Option<Code> {
-        const ALL: [Code; 9] = [
+        const ALL: [Code; 10] = [
             Code::Committed,
             Code::CompareFailed,
             Code::WrongKind,
@@ -81,6 +83,7 @@ impl Code {
             Code::Malformed,
             Code::WrongSession,
             Code::WrongVersion,
+            Code::NoState,
         ];
         ALL.get(usize::from(byte)).copied()
     }

@@ -48,6 +48,8 @@ pub enum Failure {
     Busy,
     /// It was not sent: the server has another version of the protocol.
     WrongVersion,
+    /// The node keeps no state at the index that it reads.
+    NoState,
 }
 
 /// Why the outcome of a transaction is unknown.
@@ -74,6 +76,7 @@ impl Failure {
             Failure::NoSession => "no-session",
             Failure::Busy => "busy",
             Failure::WrongVersion => "wrong-version",
+            Failure::NoState => "no-state",
         }
     }
 }
@@ -132,6 +135,7 @@ impl Outcome {
             Code::AnswerTooLong => Outcome::Failed(Failure::AnswerTooLong { operation }),
             Code::Overloaded => Outcome::Failed(Failure::Overloaded),
             Code::Malformed => Outcome::Failed(Failure::Malformed),
+            Code::NoState => Outcome::Failed(Failure::NoState),
             Code::WrongSession => Outcome::Unknown(Doubt::SessionLost),
             Code::WrongVersion => return Err(never("code", 1, u64::from(header.code))),
         })

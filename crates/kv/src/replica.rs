@@ -8,6 +8,7 @@ mod description;
 mod fetch;
 mod incoming;
 mod member_changes;
+mod past_states;
 mod rejoin;
 mod reply_budget;
 mod transfer;
@@ -32,6 +33,8 @@ use checkpoints::Checkpoints;
 use description::ReplicaFigures;
 use fetch::{FetchJob, FetchedEntries};
 use member_changes::Addresses;
+pub use past_states::PAST_STATES_MAX;
+use past_states::PastStates;
 use rejoin::Rejoins;
 use seatrial_consensus::{
     CachedLog, Committed, Consensus, ConsensusStopped, Fetch, LogEntry, MemberStatus, Members,
@@ -70,6 +73,8 @@ pub struct ReplicaStatus {
     pub is_rejoining: bool,
     /// Checkpoints and transfers.
     pub checkpoints: CheckpointStatus,
+    /// Indices at which it can be read, see [`ReplicaOptions::past_states`].
+    pub readable: Vec<u64>,
 }
 
 /// The checkpoints of a replica.
@@ -127,6 +132,7 @@ pub struct Replica {
     addresses: Addresses,
     schedule: CheckpointSchedule,
     checkpoints: Checkpoints,
+    past_states: PastStates,
     transfers: Transfers,
     /// When this node gave its turn to write back, and what it reported with that.
     turn_end: (Time, Option<(u64, Digest)>),
@@ -216,6 +222,7 @@ impl Replica {
             sessions: self.state.session_count() as u64,
             is_rejoining: self.rejoins.is_open(),
             checkpoints: self.checkpoint_status(),
+            readable: self.past_states.indices(),
         }
     }
 
@@ -613,6 +620,14 @@ impl Replica {
         while let Some(batch) = self.reads.ready(self.applied.0) {
             for read in batch {
                 self.count_reply(true, read.since);
+                let count = MessageHeader::decode(&read.message).map_or(0, |it| it.count);
+                if let Some(reply) = self.past_states.read(&read.message, count) {
+                    out.push(Output::Send {
+                        to: read.endpoint,
+                        message: reply.into(),
+                    });
+                    continue;
+                }
                 let state = match self.options.bug {
                     Some(Bug::StaleRead) => self.planted.stale(self.now, &self.state),
                     _ => &self.state,

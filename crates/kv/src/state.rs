@@ -189,7 +189,8 @@ impl StoreState {
         answers: &mut Vec<u8>,
     ) -> Result<(), Code> {
         let undo = match operation {
-            Operation::Read { .. } | Operation::Scan { .. } => {
+            // The last one is refused there: it does not go with writes.
+            Operation::Read { .. } | Operation::Scan { .. } | Operation::At { .. } => {
                 return self.items.answer(operation, answers);
             }
             Operation::Write { key, value } => {

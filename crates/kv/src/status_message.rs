@@ -1,7 +1,7 @@
 //! The status of a replica as a message, and the machine that asks for it. Byte map in `docs/formats/kv-protocol.md`.
 
 use crate::message::{HEADER_LENGTH, MessageError, MessageHeader, MessageKind};
-use crate::replica::{CheckpointStatus, ReplicaStatus};
+use crate::replica::{CheckpointStatus, PAST_STATES_MAX, ReplicaStatus};
 use seatrial_consensus::{MemberStatus, Members, Role};
 use seatrial_machine::{FieldReader, Input, Machine, NodeId, Output, Peer, Ticket, Time};
 use std::collections::BTreeSet;
@@ -13,7 +13,9 @@ const NODES_MAX: usize = 256;
 /// Bound of a status message: a small request must not make a node send much.
 pub(crate) const LENGTH_MAX: usize = 4_096;
 
-const _: () = assert!(HEADER_LENGTH + 6 + 18 * 8 + 3 * (2 + 4 * NODES_MAX) <= LENGTH_MAX);
+const _: () = assert!(
+    HEADER_LENGTH + 6 + 18 * 8 + 3 * (2 + 4 * NODES_MAX) + 1 + 8 * PAST_STATES_MAX <= LENGTH_MAX
+);
 
 /// Is it a request for the status?
 pub(crate) fn is_request(header: &MessageHeader, message: &[u8]) -> bool {
@@ -71,6 +73,11 @@ pub(crate) fn encode(status: &ReplicaStatus, token: u64) -> Vec<u8> {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
     bytes.push(u8::from(status.is_rejoining));
+    let readable = &status.readable[..status.readable.len().min(PAST_STATES_MAX)];
+    bytes.push(readable.len() as u8);
+    for index in readable {
+        bytes.extend_from_slice(&index.to_le_bytes());
+    }
     debug_assert!(bytes.len() <= LENGTH_MAX);
     bytes
 }
@@ -109,6 +116,13 @@ pub(crate) fn decode(message: &[u8]) -> Result<(u64, ReplicaStatus), MessageErro
     };
     let checkpoints = checkpoints(newest, &mut cursor)?;
     let is_rejoining = cursor.truth("rejoining")?;
+    let readable = usize::from(cursor.byte("number of readable states")?);
+    if readable > PAST_STATES_MAX {
+        return Err(cursor.never("number of readable states", 1, readable as u64));
+    }
+    let readable = (0..readable)
+        .map(|_| cursor.long("readable index"))
+        .collect::<Result<_, _>>()?;
     let member = MemberStatus {
         role,
         term,
@@ -130,6 +144,7 @@ pub(crate) fn decode(message: &[u8]) -> Result<(u64, ReplicaStatus), MessageErro
         bytes,
         sessions,
         is_rejoining,
+        readable,
     };
     Ok((header.first, status))
 }
@@ -338,6 +353,7 @@ mod tests {
             bytes: 1 << 33,
             sessions: 3,
             is_rejoining: true,
+            readable: vec![7, 8],
         }
     }
 

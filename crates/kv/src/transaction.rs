@@ -13,6 +13,7 @@ const APPEND: u8 = 3;
 const COMPARE_AND_SET: u8 = 4;
 const DELETE: u8 = 5;
 const SCAN: u8 = 6;
+const AT: u8 = 7;
 
 /// One operation of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,11 @@ pub enum Operation<'a> {
         /// Number of keys, 1 to [`SCAN_MAX`]; the answer may hold fewer (see [`KeyRange::is_cut`](crate::KeyRange::is_cut)).
         limit: u16,
     },
+    /// The first operation of a transaction that only reads: it reads the state at this index of the log.
+    At {
+        /// One of the indices that the status of the node has ([`ReplicaStatus::readable`](crate::ReplicaStatus::readable)).
+        index: u64,
+    },
 }
 
 impl<'a> Operation<'a> {
@@ -71,12 +77,16 @@ impl<'a> Operation<'a> {
             | Operation::CompareAndSet { key, .. }
             | Operation::Delete { key } => key,
             Operation::Scan { from, .. } => from,
+            Operation::At { .. } => &[],
         }
     }
 
-    /// Is it a read or scan?
+    /// Is it a read or scan, or does it say what is read?
     pub fn is_read(&self) -> bool {
-        matches!(self, Operation::Read { .. } | Operation::Scan { .. })
+        matches!(
+            self,
+            Operation::Read { .. } | Operation::Scan { .. } | Operation::At { .. }
+        )
     }
 }
 
@@ -195,6 +205,14 @@ impl Transaction {
         Ok(())
     }
 
+    /// Reads the state at this index of the log instead of the present one. Must be the first operation, and only reads may
+    /// follow.
+    pub fn at(&mut self, index: u64) -> Result<(), TransactionError> {
+        self.begin(AT, &[], 8)?;
+        self.message.extend_from_slice(&index.to_le_bytes());
+        Ok(())
+    }
+
     /// Encodes one operation; on an error the transaction is unchanged.
     fn put(
         &mut self,
@@ -298,6 +316,9 @@ impl<'a> Operations<'a> {
                 from: key,
                 to: self.cursor.end_key()?,
                 limit: self.cursor.scan_limit()?,
+            },
+            AT if key.is_empty() => Operation::At {
+                index: self.cursor.long("index")?,
             },
             other => {
                 return Err(MessageError::Value {

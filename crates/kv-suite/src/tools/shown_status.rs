@@ -116,6 +116,10 @@ fn line(status: &ReplicaStatus) -> String {
     if status.is_rejoining {
         line.push_str("; JOURNAL LOST: silent until a leader lets it rejoin");
     }
+    if !status.readable.is_empty() {
+        let indices: Vec<String> = status.readable.iter().map(u64::to_string).collect();
+        let _ = write!(line, "; readable at {}", indices.join(" "));
+    }
     if checkpoints.different > 0 {
         line.push_str("; CHECKPOINTS OF NODES DIFFER");
     }
@@ -154,6 +158,7 @@ fn document(address: SocketAddr, status: &std::io::Result<ReplicaStatus>) -> Val
         "bytes": status.bytes,
         "sessions": status.sessions,
         "rejoining": status.is_rejoining,
+        "readable": status.readable,
         "voters": names(&status.members.voters),
         "learners": names(&status.members.learners),
         "leaving": names(&status.members.outgoing),

@@ -104,6 +104,11 @@ fn add(transaction: &mut Transaction, words: &[Word], is_hex: bool) -> Result<()
         word => bytes(word).map(Some),
     };
     let added = match (verb.text.as_slice(), rest) {
+        (b"at", [index]) => {
+            let digits = String::from_utf8_lossy(&index.text);
+            let index = digits.parse();
+            transaction.at(index.map_err(|_| format!("{digits:?} is no index"))?)
+        }
         (b"read", [key]) => transaction.read(&bytes(key)?),
         (b"write", [key, value]) => transaction.write(&bytes(key)?, &bytes(value)?),
         (b"append", [key, value]) => transaction.append(&bytes(key)?, &bytes(value)?),

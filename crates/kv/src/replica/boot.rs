@@ -3,6 +3,7 @@
 use super::callers::Callers;
 use super::checkpoints::{CheckpointMode, Checkpoints, file_name, index_of};
 use super::member_changes::{Addresses, decode_cluster};
+use super::past_states::{PAST_STATES_MAX, PastStates};
 use super::rejoin::Rejoins;
 use super::transfer::Transfers;
 use super::waiting_reads::WaitingReads;
@@ -60,6 +61,9 @@ pub struct ReplicaOptions {
     /// Are entries written to the journal before they are acknowledged? Without, a crash loses every entry after the newest
     /// checkpoint, so such a node must be the only member of its cluster: another could not rely on its vote.
     pub keeps_log: bool,
+    /// Number of states that stay readable at their index: those at the newest checkpoints. Each costs the memory of what was
+    /// overwritten since. At most [`PAST_STATES_MAX`](crate::PAST_STATES_MAX).
+    pub past_states: usize,
 }
 
 impl ReplicaOptions {
@@ -80,6 +84,7 @@ impl ReplicaOptions {
             checkpoint_mode: CheckpointMode::Concurrent,
             checkpoint_share: 50,
             keeps_log: true,
+            past_states: 0,
         }
     }
 }
@@ -156,6 +161,8 @@ impl Replica {
             return Err(BootError::NotAlone);
         }
         let (mut replica, report) = Replica::from_folder(data, options, found)?;
+        // The entries after the checkpoint are not executed yet.
+        replica.keep_state(&mut Vec::new());
         if replica.mark.is_lost && replica.options.bug == Some(Bug::DamagedVotes) {
             replica.take_part(replica.start, 0, (0, None))?; // the planted bug
         }
@@ -180,7 +187,6 @@ impl Replica {
         plant(&mut state, options.bug);
         let mut entries = empty_log(&mark);
         entries.append(&journal.entries);
-        let knows_start = file.start > 0;
         let start = journal.start().max(file.start) + 1;
         let (recovery, vote) = (journal.recovery, journal.vote());
         let report = BootReport {
@@ -205,6 +211,7 @@ impl Replica {
             schedule: loaded.schedule,
             addresses: loaded.addresses,
             checkpoints: Checkpoints::new(kept, checkpoints.leftover, share),
+            past_states: PastStates::new(options.past_states.min(PAST_STATES_MAX)),
             transfers: Transfers::new(options.cluster, options.election * 2),
             turn_end: (Time::ZERO, None),
             arrived: None,
@@ -219,7 +226,7 @@ impl Replica {
             founding: is_new.then(|| (mark.members.clone(), options.checkpoint_bytes)),
             install: (!continues).then_some(mark),
             start,
-            rejoins: Rejoins::new(file.is_lost, knows_start),
+            rejoins: Rejoins::new(file.is_lost, file.start > 0),
             mark: file,
             received: 0,
             now: Time::ZERO,

@@ -39,6 +39,9 @@ impl Replica {
             members: encode_cluster(&self.members, &self.addresses),
             schedule: self.schedule.encode(),
         };
+        if !awaited {
+            self.keep_state(out);
+        }
         let snapshot = self.state.snapshot();
         let members = self.members.clone();
         if self
@@ -47,6 +50,17 @@ impl Replica {
         {
             self.ask_turn();
             self.proceed_checkpoint(out);
+        }
+    }
+
+    /// Keeps the present state readable.
+    pub(super) fn keep_state(&mut self, out: &mut Vec<Output<Outcome>>) {
+        let index = self.applied.0;
+        if index > 0 && self.past_states.wants(index) {
+            let surplus = self.past_states.keep(index, self.state.snapshot());
+            if !surplus.is_empty() {
+                self.free(surplus, out);
+            }
         }
     }
 
@@ -217,6 +231,7 @@ impl Replica {
             self.end_turn(None);
         }
         self.free(old, out);
+        self.keep_state(out);
         self.core.applied(mark.index)?;
         self.check_divergence()
     }

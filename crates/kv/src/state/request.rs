@@ -1,6 +1,7 @@
 //! Whole requests on the state: executed once, answered with the encoded reply.
 
 use super::{Abort, Item, StateItems, StateSnapshot, StoreState};
+use crate::answer::put_done;
 use crate::message::{
     Code, HEADER_LENGTH, MESSAGE_LENGTH_MAX, MessageHeader, MessageKind, OPERATIONS_MAX,
 };
@@ -63,7 +64,7 @@ impl StoreState {
     /// The encoded reply to a request of reads and scans only, on the present state; sessions are not asked. Any other operation
     /// is refused as malformed.
     pub(crate) fn read(&self, request: &[u8]) -> Bytes {
-        self.items.read_request(request)
+        self.items.read_request(request, false)
     }
 }
 
@@ -95,19 +96,31 @@ impl StateSnapshot {
     /// [`StoreState::read`] on the state of the snapshot.
     #[cfg(test)]
     pub(crate) fn read(&self, request: &[u8]) -> Bytes {
-        self.items.read_request(request)
+        self.items.read_request(request, false)
+    }
+
+    /// The encoded reply to a request of reads that begins with [`Operation::At`] the index of this snapshot.
+    pub(crate) fn read_past(&self, request: &[u8]) -> Bytes {
+        self.items.read_request(request, true)
+    }
+
+    /// The encoded reply to such a request when there is no snapshot.
+    pub(crate) fn refuse_past(request: &[u8]) -> Bytes {
+        let header = request_header(request).unwrap_or(NO_REQUEST);
+        encode(&header, Err((Code::NoState, 0)), &[])
     }
 }
 
 impl StateItems {
-    fn read_request(&self, request: &[u8]) -> Bytes {
+    /// `is_past`: the request begins with [`Operation::At`], and these are the items of that index.
+    fn read_request(&self, request: &[u8], is_past: bool) -> Bytes {
         let Some(header) = request_header(request) else {
             return encode(&NO_REQUEST, Err((Code::Malformed, 0)), &[]);
         };
         let mut answers = Vec::new();
         let result = if is_well_formed(&header, request) {
             let operations = Operations::new(request, header.count);
-            self.read_all(operations, &mut answers)
+            self.read_all(operations, is_past, &mut answers)
         } else {
             Err((Code::Malformed, 0))
         };
@@ -117,10 +130,15 @@ impl StateItems {
     fn read_all(
         &self,
         operations: Operations<'_>,
+        is_past: bool,
         answers: &mut Vec<u8>,
     ) -> Result<(), (Code, u32)> {
         for (index, operation) in operations.enumerate() {
             let done = match operation {
+                Ok(Operation::At { .. }) if is_past && index == 0 => {
+                    put_done(answers);
+                    Ok(())
+                }
                 Ok(operation) => self.answer(operation, answers),
                 Err(_) => Err(Code::Malformed),
             };

@@ -45,6 +45,7 @@ fn execute_twin(twins: &mut Twins, transaction: &Transaction) -> Result<Vec<Foun
                 reads.push(Found::Range(first.collect(), count > limit.into()));
                 continue;
             }
+            (Operation::At { .. }, _) => Code::Malformed,
             (Operation::Delete { .. }, _) => {
                 twins.remove(&key);
                 continue;

@@ -15,6 +15,8 @@ mod node;
 #[cfg(test)]
 mod oracle;
 #[cfg(test)]
+mod past_states;
+#[cfg(test)]
 mod transfer_crash;
 #[cfg(test)]
 mod world;
