@@ -36,6 +36,7 @@ mod kv_bench;
 mod node;
 mod node_cluster;
 mod operation;
+mod process_members;
 mod processes;
 mod simulated;
 mod tools;
@@ -65,8 +66,8 @@ pub static SUITE: Kv = Kv;
 #[derive(Clone, Copy, Debug)]
 pub struct Kv;
 
-/// The bugs that can be planted, and the number of seeds within which `sim kv` must find each. (One more, `vote-forgotten`, needs
-/// a world with storms of elections: the store's own tests find it.)
+/// The bugs that can be planted, and the number of seeds within which `sim kv` must find each. (Two more, `vote-forgotten` and
+/// `damaged-votes`, need storms of elections and lost journals: the store's own tests find them.)
 const BUGS: [PlantedBug; 12] = [
     planted(
         Bug::AckBeforeAppend,

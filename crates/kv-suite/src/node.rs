@@ -8,10 +8,13 @@ use crate::{HTTP, LOG, MEMORY, PAST_STATES, store_bug};
 use seatrial_host::{
     Booted, HostLimits, PeerOptions, ServeOptions, StatusListener, serve, terminated,
 };
-use seatrial_kv::{BootReport, Replica, ReplicaOptions, WIRE_LENGTH_MAX};
+use seatrial_kv::{BootReport, PAST_STATES_MAX, Replica, ReplicaOptions, WIRE_LENGTH_MAX};
 use seatrial_machine::{DataFolder, LogName, NodeId, OpenLog};
 use seatrial_suite::{NodeSetup, OptionValues, SuiteError};
 use std::net::{Ipv4Addr, SocketAddr};
+
+/// Maximum number of states that stay readable.
+const STATES_MAX: u64 = PAST_STATES_MAX as u64;
 
 /// Serves until SIGTERM or Ctrl-C.
 pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
@@ -27,8 +30,7 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
     let checkpoints = CheckpointOptions::read(setup.options)?;
     let cluster = NodeCluster::read(setup.options)?;
     let keeps_log = keeps_log(setup.options)?;
-    let most = seatrial_kv::PAST_STATES_MAX as u64;
-    let past_states = setup.options.number(PAST_STATES, 0..=most, 0)? as usize;
+    let past_states = setup.options.number(PAST_STATES, 0..=STATES_MAX, 0)? as usize;
     if !keeps_log {
         report(format_args!(
             "--{LOG} none: a crash or a stop loses all writes after the newest checkpoint"

@@ -7,7 +7,7 @@ use seatrial_host::{Protocol, SecretKey};
 use seatrial_kv::message;
 use seatrial_kv::{ClientOptions, Outcome, Transaction};
 use seatrial_machine::Rng;
-use seatrial_runner::{BoxFuture, ClientError, NodePlace, System};
+use seatrial_runner::{BoxFuture, ClientError, NodePlace, System, SystemMembers};
 use seatrial_suite::SuiteError;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -83,6 +83,10 @@ impl System for KvSystem {
 
     fn clock_file(&self, place: &NodePlace) -> Option<PathBuf> {
         Some(place.folder.with_added_extension("clock"))
+    }
+
+    fn members(&self) -> Option<&dyn SystemMembers> {
+        Some(self)
     }
 
     /// A cluster is ready when each node executes a transaction: a listening port is not enough.

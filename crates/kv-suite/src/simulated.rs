@@ -1,30 +1,37 @@
 //! The store as machines of a simulated world.
 
+mod operator;
+
 use crate::data::Consumer;
 use crate::operation::{OperationAction, OperationInProgress};
 use crate::{Kv, SUITE, store_bug};
-use seatrial_generator::Thread;
+use operator::{OPERATOR, Operator};
+use seatrial_generator::{Membership, Thread};
 use seatrial_history::{Op, Process};
-use seatrial_kv::{Bug, Client, ClientOptions, Outcome, Replica, ReplicaOptions, Transaction};
-use seatrial_machine::{
-    DataFolder, FaultKind, Input, LogName, Machine, NodeId, OpenLog, Output, Rng, Time,
+use seatrial_kv::{
+    Bug, Client, ClientOptions, Outcome, Replica, ReplicaOptions, ReplicaStatus, Transaction,
 };
-use seatrial_sim::Booted;
+use seatrial_machine::{
+    DataFolder, Fault, FaultKind, Input, LogName, Machine, NodeId, OpenLog, Output, Rng, Ticket,
+    Time,
+};
+use seatrial_sim::{Booted, World};
 use seatrial_suite::{
     BootMachine, ClientStep, SimulatedRun, SimulatedSystem, SimulatedTest, Simulator, SuiteError,
     Timing, simulate,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Default faults. Synced data stays intact.
-const FAULTS: [FaultKind; 6] = [
+const FAULTS: [FaultKind; 7] = [
     FaultKind::Kill,
     FaultKind::Pause,
     FaultKind::Partition,
     FaultKind::Packet,
     FaultKind::Clock,
     FaultKind::Disk,
+    FaultKind::Membership,
 ];
 
 impl Simulator for Kv {
@@ -42,6 +49,8 @@ impl Simulator for Kv {
             bug: store_bug(simulation.bug),
             servers: simulation.faults.servers.clone(),
             consumers: BTreeMap::new(),
+            leaving: BTreeSet::new(),
+            has_operator: false,
         };
         simulate(&SUITE, simulation, system)
     }
@@ -55,6 +64,24 @@ struct KvWorld {
     servers: Vec<NodeId>,
     /// Each client's positions in logs, with the process that they belong to.
     consumers: BTreeMap<Thread, (Process, Consumer)>,
+    /// Nodes that were asked to leave, and not to join since.
+    leaving: BTreeSet<NodeId>,
+    /// Was a change of the membership asked for?
+    has_operator: bool,
+}
+
+/// A request to a machine of the world.
+#[derive(Debug)]
+pub(crate) enum StoreRequest {
+    /// To a client.
+    Transaction(Transaction),
+    /// To the operator: let the node join, or leave.
+    Change {
+        /// The node.
+        node: NodeId,
+        /// Does it join?
+        joins: bool,
+    },
 }
 
 /// A follower that hears nothing for two to the power of a number below this, in latencies, campaigns. Short times give worlds
@@ -74,6 +101,10 @@ impl SimulatedSystem for KvWorld {
         let mut incarnations = rng.fork("incarnations");
         Box::new(move |id: NodeId, data: &DataFolder| {
             let seed = rng.fork(&id.to_string()).word();
+            if id == OPERATOR {
+                let operator = Operator::new(servers.clone(), election * 2);
+                return Ok(Booted::new(Actor::Operator(operator)));
+            }
             if id.is_client() {
                 let mut options = ClientOptions::new(id, seed);
                 options.servers.clone_from(&servers);
@@ -112,7 +143,7 @@ impl SimulatedSystem for KvWorld {
         &mut self,
         thread: Thread,
         op: &Op,
-    ) -> ClientStep<(Process, OperationInProgress), Transaction> {
+    ) -> ClientStep<(Process, OperationInProgress), StoreRequest> {
         // A new process begins without positions.
         let fresh = || (op.process, Consumer::default());
         let kept = self.consumers.entry(thread).or_insert_with(fresh);
@@ -128,7 +159,7 @@ impl SimulatedSystem for KvWorld {
         thread: Thread,
         (process, mut operation): (Process, OperationInProgress),
         outcome: Outcome,
-    ) -> ClientStep<(Process, OperationInProgress), Transaction> {
+    ) -> ClientStep<(Process, OperationInProgress), StoreRequest> {
         // A reply to an abandoned process must not change the positions of its successor.
         let mut lost = Consumer::default();
         let consumer = match self.consumers.get_mut(&thread) {
@@ -138,29 +169,89 @@ impl SimulatedSystem for KvWorld {
         let action = operation.resume(&outcome, consumer);
         step((process, operation), action)
     }
+
+    fn view(&self, world: &World<Actor>, servers: &[NodeId]) -> Membership {
+        let mut membership = Membership::default();
+        for status in servers.iter().filter_map(|node| status_of(world, *node)) {
+            if status.member.leader == Some(status.node) {
+                membership.primaries.insert(status.node);
+            }
+            // The operator does not give up, so a node that was asked to leave counts as gone until it is asked to join.
+            let voters = status.members.voters.difference(&self.leaving);
+            let voters = voters.copied().collect();
+            membership.members.insert(status.node, voters);
+        }
+        membership
+    }
+
+    fn change_membership(&mut self, world: &mut World<Actor>, change: &Fault) -> bool {
+        let Some(node) = change.node() else {
+            return false;
+        };
+        if !self.has_operator {
+            world.add(OPERATOR);
+            self.has_operator = true;
+        }
+        let joins = matches!(change, Fault::Join(_));
+        if joins {
+            self.leaving.remove(&node);
+        } else {
+            self.leaving.insert(node);
+        }
+        // It sends no reply, so any ticket will do.
+        world.request(
+            OPERATOR,
+            Ticket(u64::MAX),
+            StoreRequest::Change { node, joins },
+        )
+    }
 }
 
-fn step<C>(call: C, action: OperationAction) -> ClientStep<C, Transaction> {
+/// The status of a replica that runs.
+fn status_of(world: &World<Actor>, node: NodeId) -> Option<ReplicaStatus> {
+    match world.machine(node)? {
+        Actor::Replica(replica) => Some(replica.status()),
+        Actor::Client(_) | Actor::Operator(_) => None,
+    }
+}
+
+fn step<C>(call: C, action: OperationAction) -> ClientStep<C, StoreRequest> {
     match action {
-        OperationAction::Ask(transaction) => ClientStep::Ask(call, transaction),
+        OperationAction::Ask(transaction) => {
+            ClientStep::Ask(call, StoreRequest::Transaction(transaction))
+        }
         OperationAction::Complete(op) => ClientStep::Done(op),
     }
 }
 
-/// A machine of the world: a replica or a client.
+/// A machine of the world.
 pub(crate) enum Actor {
     Replica(Box<Replica>),
     Client(Box<Client>),
+    Operator(Operator),
 }
 
 impl Machine for Actor {
-    type Request = Transaction;
+    type Request = StoreRequest;
     type Reply = Outcome;
 
-    fn turn(&mut self, now: Time, input: Input<Transaction>, out: &mut Vec<Output<Outcome>>) {
+    fn turn(&mut self, now: Time, input: Input<StoreRequest>, out: &mut Vec<Output<Outcome>>) {
+        if let Actor::Operator(operator) = self {
+            return operator.turn(now, &input, out);
+        }
+        let input = match input {
+            Input::Request(ticket, StoreRequest::Transaction(it)) => Input::Request(ticket, it),
+            Input::Request(_, StoreRequest::Change { .. }) => return, // for an operator
+            Input::Wake => Input::Wake,
+            Input::Message { from, bytes } => Input::Message { from, bytes },
+            Input::Appended(ticket) => Input::Appended(ticket),
+            Input::Computed(ticket, result) => Input::Computed(ticket, result),
+            Input::FileDone(ticket, result) => Input::FileDone(ticket, result),
+        };
         match self {
             Actor::Replica(replica) => replica.turn(now, input, out),
             Actor::Client(client) => client.turn(now, input, out),
+            Actor::Operator(_) => {}
         }
     }
 
@@ -168,6 +259,7 @@ impl Machine for Actor {
         match self {
             Actor::Replica(replica) => replica.wake_at(),
             Actor::Client(client) => client.wake_at(),
+            Actor::Operator(operator) => operator.wake_at(),
         }
     }
 
@@ -175,6 +267,7 @@ impl Machine for Actor {
         match self {
             Actor::Replica(replica) => replica.check_invariants(),
             Actor::Client(client) => client.check_invariants(),
+            Actor::Operator(_) => {}
         }
     }
 }

@@ -11,8 +11,9 @@ const TEXT_LENGTH_MAX: usize = 1_024;
 /// A change of the cluster. Only the leader carries it out, one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdminRequest {
-    /// Adds a node that receives the log and does not vote. It must run already, with the founding voters of the cluster.
-    AddLearner(NodeId, SocketAddr),
+    /// Adds a node that receives the log and does not vote. It must run already, with the founding voters of the cluster. Without
+    /// an address it keeps the one that the log has, or with which each of the others was started.
+    AddLearner(NodeId, Option<SocketAddr>),
     /// Lets a learner vote.
     Promote(NodeId),
     /// Removes a node.
@@ -50,7 +51,7 @@ impl AdminRequest {
             AdminRequest::Checkpoint => (5, 0),
         };
         let mut bytes = header(MessageKind::Admin, code, node, token);
-        if let AdminRequest::AddLearner(_, address) = self {
+        if let AdminRequest::AddLearner(_, Some(address)) = self {
             bytes.extend_from_slice(address.to_string().as_bytes());
         }
         bytes
@@ -62,7 +63,10 @@ impl AdminRequest {
         let node = (header.detail > 0 && u16::try_from(header.detail).is_ok())
             .then(|| NodeId::server(header.detail));
         if header.code == 1 {
-            let address = std::str::from_utf8(body).ok()?.parse().ok()?;
+            let address = match body {
+                [] => None,
+                text => Some(std::str::from_utf8(text).ok()?.parse().ok()?),
+            };
             return Some(AdminRequest::AddLearner(node?, address));
         }
         match (header.code, body) {
@@ -203,7 +207,8 @@ mod tests {
     fn requests_and_replies_survive_their_encoding() {
         let node = NodeId::server(4);
         for request in [
-            AdminRequest::AddLearner(node, "127.0.0.1:7400".parse().unwrap()),
+            AdminRequest::AddLearner(node, Some("127.0.0.1:7400".parse().unwrap())),
+            AdminRequest::AddLearner(node, None),
             AdminRequest::Promote(node),
             AdminRequest::Remove(node),
             AdminRequest::Lead(node),

@@ -224,7 +224,7 @@ pub use mesh::{Mesh, Meter};
 pub use nemesis::FaultRecord;
 pub use node::{Death, InjectionResult, NoNodes, NodeError, Nodes};
 pub use plan::{PlanError, PlanSource};
-pub use process::{NodeLimits, NodePlace, ProcessNodes, System};
+pub use process::{NodeLimits, NodePlace, ProcessNodes, System, SystemMembers};
 pub use progress::{Observer, OperationCounts, Phase, TestProgress};
 pub use run::run;
 pub use seatrial_host::ClockOrder;

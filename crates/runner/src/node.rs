@@ -201,6 +201,9 @@ pub enum NodeError {
     /// The system's membership cannot be read or changed.
     #[error("this system does not report its members; nodes cannot join or leave it")]
     NoMembership,
+    /// The members could not be read or changed this time.
+    #[error("{0}")]
+    Members(String),
     /// The test has no such node.
     #[error("unknown node {0}")]
     Unknown(NodeId),

@@ -3,6 +3,7 @@
 use crate::child::Child;
 use crate::{BoxFuture, ClientError, Death, InjectionResult, Mesh, NodeError, Nodes, damage, log};
 use rustix::process::{Pid, Resource, getrlimit, prlimit};
+use seatrial_generator::Membership;
 use seatrial_host::ClockOrder;
 use seatrial_machine::{DiskTrouble, Fault, NodeId, Rng};
 use std::fs;
@@ -41,6 +42,28 @@ pub trait System: Send + Sync {
     fn formed<'a>(&'a self, _places: &'a [NodePlace]) -> BoxFuture<'a, Result<(), ClientError>> {
         Box::pin(std::future::ready(Ok(())))
     }
+
+    /// How nodes join and leave the system; `None`, the default: they do not.
+    fn members(&self) -> Option<&dyn SystemMembers> {
+        None
+    }
+}
+
+/// The members of a [`System`] that nodes can join and leave.
+pub trait SystemMembers: Send + Sync {
+    /// The members and the primaries as the nodes report them; nodes that do not answer are left out. An error: none answers.
+    fn view<'a>(
+        &'a self,
+        places: &'a [NodePlace],
+    ) -> BoxFuture<'a, Result<Membership, ClientError>>;
+
+    /// Carries out [`Fault::Join`] or [`Fault::Leave`], and returns when that has taken effect, with a description; an error when
+    /// it has not after a while. It may take effect later all the same.
+    fn change<'a>(
+        &'a self,
+        places: &'a [NodePlace],
+        change: &'a Fault,
+    ) -> BoxFuture<'a, Result<String, ClientError>>;
 }
 
 /// Address, folder and network of one node.
@@ -161,6 +184,19 @@ impl ProcessNodes {
 
     fn slots(&self) -> &[NodeSlot] {
         self.slots.get().map_or(&[], Vec::as_slice)
+    }
+
+    fn places(&self) -> Vec<NodePlace> {
+        self.slots().iter().map(|slot| slot.place.clone()).collect()
+    }
+
+    async fn change_members(&self, change: &Fault) -> Result<InjectionResult, NodeError> {
+        let members = self.system.members().ok_or(NodeError::NoMembership)?;
+        let places = self.places();
+        let changed = members.change(&places, change).await;
+        changed
+            .map(InjectionResult::done)
+            .map_err(|error| NodeError::Members(error.to_string()))
     }
 
     fn slot(&self, node: NodeId) -> Result<&NodeSlot, NodeError> {
@@ -579,8 +615,7 @@ impl Nodes for ProcessNodes {
 
     fn formed(&self) -> BoxFuture<'_, Result<(), NodeError>> {
         Box::pin(async {
-            let places: Vec<NodePlace> =
-                self.slots().iter().map(|slot| slot.place.clone()).collect();
+            let places = self.places();
             let limit = self.limits.ready;
             let formed = until(limit, || self.system.formed(&places)).await;
             formed.map_err(|reason| NodeError::NotFormed { limit, reason })
@@ -608,10 +643,19 @@ impl Nodes for ProcessNodes {
                 Fault::Truncate { node, bytes } => self.truncate_here(*node, *bytes),
                 Fault::Snapshot(node) => self.snapshot_here(*node),
                 Fault::Restore(node) => self.restore_here(*node),
-                Fault::Join(_) | Fault::Leave(_) => Err(NodeError::NoMembership),
+                Fault::Join(_) | Fault::Leave(_) => self.change_members(fault).await,
                 // A power failure would need the machine of the node; faults of links never arrive here.
                 _ => Ok(InjectionResult::unsupported(fault)),
             }
+        })
+    }
+
+    fn view(&self) -> BoxFuture<'_, Result<Membership, NodeError>> {
+        Box::pin(async {
+            let members = self.system.members().ok_or(NodeError::NoMembership)?;
+            let places = self.places();
+            let view = members.view(&places).await;
+            view.map_err(|error| NodeError::Members(error.to_string()))
         })
     }
 

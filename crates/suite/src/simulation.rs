@@ -131,13 +131,19 @@ pub trait SimulatedSystem {
         reply: <Self::Machine as Machine>::Reply,
     ) -> StepOf<Self>;
 
-    /// The members and primaries as its nodes report them, for faults of membership.
-    fn view(&self, servers: &[NodeId]) -> Membership {
+    /// The members and primaries as the running nodes of the world report them, for faults of membership. By default all
+    /// servers are members, always.
+    fn view(&self, _world: &World<Self::Machine>, servers: &[NodeId]) -> Membership {
         let all: BTreeSet<NodeId> = servers.iter().copied().collect();
         Membership {
             members: servers.iter().map(|node| (*node, all.clone())).collect(),
             primaries: servers.first().copied().into_iter().collect(),
         }
+    }
+
+    /// Asks the system to let a node join or leave, or to continue to try. False, the default: the system has no such changes.
+    fn change_membership(&mut self, _world: &mut World<Self::Machine>, _change: &Fault) -> bool {
+        false
     }
 }
 
@@ -396,11 +402,23 @@ impl<S: SimulatedSystem> SimulationDriver<S> {
         let done = op.complete(OpType::Info, op.value.clone());
         let done = match fault_of(op) {
             Ok(Fault::View) => {
-                let view = self.system.view(&self.servers);
-                op.complete(OpType::Info, membership_value(&view))
+                let view = self.system.view(&self.world, &self.servers);
+                if view.merged().is_empty() {
+                    // As when no node answers: a schedule waits before it asks again.
+                    let text = "no majority of the nodes reports a member";
+                    op.complete(OpType::Info, Value::Nil)
+                        .with("error", Value::text(text))
+                } else {
+                    op.complete(OpType::Info, membership_value(&view))
+                }
             }
             Ok(fault) => {
-                let had_effect = self.world.apply(&fault);
+                let had_effect = match fault {
+                    Fault::Join(_) | Fault::Leave(_) => {
+                        self.system.change_membership(&mut self.world, &fault)
+                    }
+                    _ => self.world.apply(&fault),
+                };
                 let failures = self.world.take_boot_failures();
                 let failures = failures.into_iter();
                 self.boot_failures

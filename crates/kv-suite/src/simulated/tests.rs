@@ -8,13 +8,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// What `kv` has to survive.
-const SURVIVED: [FaultKind; 6] = [
+const SURVIVED: [FaultKind; 7] = [
     FaultKind::Kill,
     FaultKind::Pause,
     FaultKind::Partition,
     FaultKind::Packet,
     FaultKind::Clock,
     FaultKind::Disk,
+    FaultKind::Membership,
 ];
 
 /// A schedule of these kinds of faults on three nodes with `concurrency` clients.

@@ -23,8 +23,7 @@ pub(super) fn member(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
     };
     let node = parse_node(name)?;
     let request = match (change, address) {
-        ("add", Some(address)) => AdminRequest::AddLearner(node, parse_address(address)?),
-        ("add", None) => return Err(format!("add needs the address: {node}=ADDRESS").into()),
+        ("add", address) => AdminRequest::AddLearner(node, address.map(parse_address).transpose()?),
         ("promote", None) => AdminRequest::Promote(node),
         ("remove", None) => AdminRequest::Remove(node),
         ("lead", None) => AdminRequest::Lead(node),
@@ -93,6 +92,7 @@ fn ask_leader(setup: &ToolSetup<'_>, request: AdminRequest) -> Result<ToolExit, 
 }
 
 impl StoreSession {
+    /// Asks one server for a change.
     pub(crate) async fn admin(
         &self,
         address: SocketAddr,

@@ -52,7 +52,7 @@ impl Replica {
             sheet.fact("journal", "lost; silent until a leader lets it rejoin");
         }
         if let Some(error) = &self.checkpoints.last_error {
-            sheet.fact("last error of a checkpoint", error.clone());
+            sheet.fact("last error of a file", error.clone());
         }
         let leads = f64::from(u8::from(member.role == Role::Leader));
         sheet.gauge("kv_is_leader", "1 if this node leads its cluster", leads);

@@ -53,7 +53,7 @@ impl Replica {
                 let done = self
                     .core
                     .propose_membership(&[MemberChange::AddLearner(node)]);
-                if done.is_ok() {
+                if let (Ok(()), Some(address)) = (&done, address) {
                     let address = StoreCommand::Address { node, address };
                     self.pending.push_command(&address);
                 }

@@ -99,9 +99,12 @@ impl Replica {
             return Ok(());
         }
         match self.phase {
-            ReplicaPhase::Marking if self.rejoins.failed.take().is_none() => self.join(),
             ReplicaPhase::Marking => {
-                // A full disk: the node waits until there is space.
+                let Some(cause) = self.rejoins.failed.take() else {
+                    return self.join();
+                };
+                // A full disk, for example: the node waits until there is space.
+                self.checkpoints.last_error = Some(cause);
                 self.rejoins.retry_at = Some(self.now + self.options.election);
                 Ok(())
             }

@@ -85,7 +85,7 @@ fn a_node_without_a_log_is_and_stays_alone() {
 
     let node = LocalNode::start_with(&storage, folder, options(false), SEGMENT_LENGTH, 1);
     let mut node = node.unwrap();
-    let add = AdminRequest::AddLearner(NodeId::server(2), "127.0.0.1:7400".parse().unwrap());
+    let add = AdminRequest::AddLearner(NodeId::server(2), None);
     let from = NodeId::client(7);
     let bytes = add.into_message();
     node.driver

@@ -186,7 +186,10 @@ impl LocalNode {
         if matches!(opened, Some(Outcome::Ok(_))) {
             Ok(node)
         } else {
-            Err(format!("{}: no session: {opened:?}", node.driver.path))
+            // A start waits until the mark of its journal is durable.
+            let error = node.driver.replica.status().checkpoints.last_error;
+            let (path, error) = (&node.driver.path, error.unwrap_or_default());
+            Err(format!("{path}: no session: {opened:?} {error}"))
         }
     }
 

@@ -39,7 +39,7 @@ impl Operator {
     fn change(&mut self) -> AdminRequest {
         let node = *self.rng.pick(&self.servers);
         match self.rng.below(5) {
-            0 => AdminRequest::AddLearner(node, "127.0.0.1:7400".parse().unwrap()),
+            0 => AdminRequest::AddLearner(node, Some("127.0.0.1:7400".parse().unwrap())),
             1 => AdminRequest::Promote(node),
             2 => AdminRequest::Remove(node),
             3 => AdminRequest::Lead(node),
