@@ -30,6 +30,7 @@ use crate::volume_message::{
     slots_reply,
 };
 use region::Region;
+use region_description::DownstairsFigures;
 use region_jobs::{HeadRead, ReadSlots, SlotPiece, SlotsRead};
 use region_log::RegionLog;
 use region_record::{
@@ -112,6 +113,9 @@ pub struct Downstairs {
     upkeep: Upkeep,
     wake: Option<Time>,
     is_started: bool,
+    /// What was damaged at the start.
+    damaged: Vec<String>,
+    figures: DownstairsFigures,
 }
 
 /// A read of an upstairs.
@@ -122,6 +126,7 @@ struct PendingRead {
     id: u64,
     span: BlockSpan,
     map: String,
+    since: Time,
     /// Was it read before, from where the slots are no longer?
     is_repeated: bool,
 }
@@ -150,6 +155,8 @@ impl Downstairs {
             tickets: 0,
             wake: None,
             is_started: false,
+            damaged: read.report.damaged.clone(),
+            figures: DownstairsFigures::default(),
             options,
         };
         let booted = Booted {
@@ -205,7 +212,10 @@ impl Downstairs {
             self.region.apply(record, payload_at);
         }
         debug_assert!(records.is_ok(), "the records were just made: {records:?}");
-        self.log.push(bytes, is_synced, out)
+        let start = self.log.position();
+        let end = self.log.push(bytes, is_synced, out);
+        self.figures.appended(end - start, end, is_synced);
+        end
     }
 
     fn receive(&mut self, now: Time, from: NodeId, bytes: &[u8], out: &mut Outputs) {
@@ -263,7 +273,14 @@ impl Downstairs {
         }
     }
 
-    fn refuse(&self, to: NodeId, session: SessionNumber, reason: RefusalReason, out: &mut Outputs) {
+    fn refuse(
+        &mut self,
+        to: NodeId,
+        session: SessionNumber,
+        reason: RefusalReason,
+        out: &mut Outputs,
+    ) {
+        self.figures.refused += 1;
         let refused = FromReplica::Refused {
             session,
             reason,
@@ -303,6 +320,7 @@ impl Downstairs {
         if same.is_none_or(|it| it.number < number || it.upstairs != from) {
             out.push(Output::Admit(from));
             self.session = Some(ReplicaSession::new(from, number));
+            self.figures.sessions += 1;
         }
         let is_forgotten = self.options.bug == Some(VolumeBug::ForgottenGeneration);
         // Also for a session of the same generation: what the reply says of flushes must be durable.
@@ -440,6 +458,7 @@ impl Downstairs {
                     id,
                     span,
                     map,
+                    since: self.figures.now,
                     is_repeated: false,
                 };
                 self.read(read, out);
@@ -537,8 +556,12 @@ impl Downstairs {
                 self.read(read, out);
                 return;
             }
-            Err(_) => FromReplica::Failed { session, id }.encode(),
+            Err(_) => {
+                self.figures.failed_reads += 1;
+                FromReplica::Failed { session, id }.encode()
+            }
         };
+        self.figures.reads.add(self.figures.now.since(read.since));
         out.push(Output::Send { to, message });
     }
 
@@ -599,6 +622,7 @@ impl Downstairs {
 
     fn reported(&mut self, ticket: Ticket, out: &mut Outputs) {
         self.log.reported(ticket);
+        self.figures.synced(self.log.durable());
         self.answer_durable(out);
         let written = self.log.written();
         let (ready, unwritten): (Vec<_>, Vec<_>) = std::mem::take(&mut self.unwritten)
@@ -616,6 +640,7 @@ impl Machine for Downstairs {
     type Reply = GuestReply;
 
     fn turn(&mut self, now: Time, input: Input<GuestRequest>, out: &mut Outputs) {
+        self.figures.now = now;
         if !std::mem::replace(&mut self.is_started, true) && self.log.position() == 0 {
             let geometry = self.options.geometry;
             self.append(true, 64, |bytes| put_region(bytes, &geometry), out);
@@ -651,10 +676,6 @@ impl Machine for Downstairs {
         self.wake
     }
 
-    fn describe(&self, _: Time, sheet: &mut StatusSheet) {
-        self.describe_all(sheet);
-    }
-
     fn check_invariants(&self) {
         assert!(
             self.log.durable() <= self.log.written() && self.log.written() <= self.log.position(),
@@ -665,5 +686,9 @@ impl Machine for Downstairs {
             self.region.mark.generation <= self.region.grant.generation,
             "only a generation that was granted flushes"
         );
+    }
+
+    fn describe(&self, _: Time, sheet: &mut StatusSheet) {
+        self.describe_all(sheet);
     }
 }

@@ -2,7 +2,6 @@
 
 mod activation;
 mod flushes;
-mod guest_figures;
 mod guest_reads;
 mod live_repair;
 mod mirror;
@@ -10,6 +9,7 @@ mod questions;
 mod seal_jobs;
 mod stream_items;
 mod unwritten;
+mod volume_description;
 mod writes;
 
 use crate::block_context::BlockVersion;
@@ -22,7 +22,6 @@ use crate::volume_bug::VolumeBug;
 use crate::volume_message::FromReplica;
 use activation::ActivationPhase;
 use flushes::Flushes;
-use guest_figures::GuestFigures;
 use guest_reads::GuestReads;
 use live_repair::{Repair, VerifiedChunk};
 use mirror::Mirror;
@@ -33,6 +32,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use stream_items::StreamItems;
 use unwritten::RangeLocks;
+use volume_description::UpstairsFigures;
 
 /// What the upstairs pushes.
 pub(crate) type Outputs = Vec<Output<GuestReply>>;
@@ -145,7 +145,7 @@ pub struct Upstairs {
     /// Replies to guests, and those of them that are errors.
     replies: u64,
     failed: u64,
-    figures: GuestFigures,
+    figures: UpstairsFigures,
 }
 
 impl Upstairs {
@@ -190,7 +190,7 @@ impl Upstairs {
             bytes: [0; 2],
             replies: 0,
             failed: 0,
-            figures: GuestFigures::default(),
+            figures: UpstairsFigures::default(),
             options,
         }
     }
@@ -285,6 +285,8 @@ impl Upstairs {
 
     fn reply(&mut self, ticket: Ticket, reply: GuestReply, out: &mut Outputs) {
         self.replies += 1;
+        let is_error = matches!(reply, GuestReply::Failed(_));
+        self.figures.end(ticket, is_error);
         out.push(Output::Reply(ticket, reply));
     }
 
@@ -295,6 +297,7 @@ impl Upstairs {
 
     /// A request of a guest.
     fn request(&mut self, now: Time, ticket: Ticket, request: GuestRequest, out: &mut Outputs) {
+        self.figures.begin(ticket, &request);
         let result = match request {
             GuestRequest::Status => {
                 let status = Box::new(self.status());
@@ -415,11 +418,17 @@ impl Upstairs {
         out: &mut Outputs,
     ) {
         let result = match result.downcast::<SealedSlots>() {
-            Ok(sealed) => return self.have_sealed(now, *sealed, out),
+            Ok(sealed) => {
+                self.figures.sealed.add(now.since(sealed.begun));
+                return self.have_sealed(now, *sealed, out);
+            }
             Err(other) => other,
         };
         let result = match result.downcast::<OpenedSlots>() {
-            Ok(opened) => return self.have_opened(now, ticket, *opened, out),
+            Ok(opened) => {
+                self.figures.opened.add(now.since(opened.begun));
+                return self.have_opened(now, ticket, *opened, out);
+            }
             Err(other) => other,
         };
         if let Ok(verified) = result.downcast::<VerifiedChunk>() {
@@ -467,29 +476,20 @@ impl Machine for Upstairs {
     type Reply = GuestReply;
 
     fn turn(&mut self, now: Time, input: Input<GuestRequest>, out: &mut Outputs) {
-        // The driver may not have carried out the outputs of earlier turns.
-        let first = out.len();
+        self.figures.now = now;
         match input {
             Input::Message { from, bytes } => self.receive(now, from, &bytes, out),
-            Input::Request(ticket, request) => {
-                self.figures.on_request(now, ticket, &request);
-                self.request(now, ticket, request, out);
-            }
+            Input::Request(ticket, request) => self.request(now, ticket, request, out),
             Input::Computed(ticket, result) => self.computed(now, ticket, result, out),
             Input::Wake | Input::Appended(_) | Input::FileDone(..) => {}
         }
         if now >= self.tick_at {
             self.tick(now, out);
         }
-        self.figures.on_outputs(now, &out[first..]);
     }
 
     fn wake_at(&self) -> Option<Time> {
         Some(self.tick_at)
-    }
-
-    fn describe(&self, _: Time, sheet: &mut StatusSheet) {
-        self.describe_all(sheet);
     }
 
     fn check_invariants(&self) {
@@ -503,5 +503,9 @@ impl Machine for Upstairs {
                 .all(|at| self.mirrors[*at].state == MirrorState::Repairing),
             "only a replica in repair is repaired"
         );
+    }
+
+    fn describe(&self, now: Time, sheet: &mut StatusSheet) {
+        self.describe_all(now, sheet);
     }
 }

@@ -65,6 +65,26 @@ impl Upkeep {
     pub(crate) const fn head(&self) -> u64 {
         self.head
     }
+
+    /// Position of the last map file; 0: none.
+    pub(crate) const fn map(&self) -> u64 {
+        self.map
+    }
+
+    /// Bytes of the log's head that are to be moved.
+    pub(crate) const fn to_clean(&self) -> u64 {
+        self.target.saturating_sub(self.moved)
+    }
+
+    /// What is under way, for people.
+    pub(crate) const fn activity(&self) -> &'static str {
+        match self.step {
+            UpkeepStep::Idle => "none",
+            UpkeepStep::Syncing(..) => "syncs the log for a map file",
+            UpkeepStep::Writing { .. } => "writes a map file",
+            UpkeepStep::Moving => "moves slots in use from the log's head",
+        }
+    }
 }
 
 impl Downstairs {
@@ -148,10 +168,12 @@ impl Downstairs {
         };
         self.upkeep.target = self.upkeep.head;
         if written.is_err() {
+            self.figures.failed_maps += 1;
             // The disk may be full. The log is whole, so nothing is lost but time at the next start.
             self.upkeep.failed_at = self.log.position();
             return;
         }
+        self.figures.maps += 1;
         self.upkeep.map = from.position;
         if free > self.upkeep.head {
             self.upkeep.head = free;
@@ -187,7 +209,8 @@ impl Downstairs {
         let mut slots = read.slots;
         slots.retain(|(block, position, _)| self.region.is_used(*block, *position));
         if !slots.is_empty() {
-            let length = slots.iter().map(|it| it.2.len() + 32).sum();
+            let length: usize = slots.iter().map(|it| it.2.len() + 32).sum();
+            self.figures.moved_bytes += length as u64;
             let put = |bytes: &mut Vec<u8>| {
                 for (block, position, slot) in &slots {
                     put_moved(bytes, *block, *position, slot);

@@ -15,6 +15,8 @@ use std::collections::VecDeque;
 struct PendingFlush {
     flush: u64,
     item: u64,
+    /// When it got its place in the stream.
+    since: Time,
     waiters: Vec<Ticket>,
     /// A snapshot that it makes, one that it drops.
     snapshot: String,
@@ -131,6 +133,7 @@ impl Upstairs {
         flushes.pending.push_back(PendingFlush {
             flush,
             item,
+            since: now,
             waiters: waiter.into_iter().collect(),
             snapshot,
             drops,
@@ -158,6 +161,7 @@ impl Upstairs {
                 return;
             };
             (self.flushes.durable, self.flushes.durable_item) = (done.flush, done.item);
+            self.figures.flushed.add(now.since(done.since));
             if !done.snapshot.is_empty() {
                 self.snapshots.push((done.snapshot, done.flush));
             }

@@ -199,6 +199,7 @@ impl Upstairs {
             span: part.span,
             slots,
             block_length: self.options.geometry.block_length,
+            begun: now,
         };
         let ticket = self.next_ticket();
         self.reads.opening.insert(ticket, id);

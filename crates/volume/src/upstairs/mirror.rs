@@ -7,7 +7,7 @@ use crate::upstairs::stream_items::{ItemKind, StreamItem, StreamItems};
 use crate::volume_message::{
     FlushOrder, MapName, SessionNumber, StreamMessage, ToReplica, WritePurpose,
 };
-use seatrial_machine::{NodeId, Time};
+use seatrial_machine::{DurationHistogram, NodeId, Time};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -40,6 +40,15 @@ pub(crate) enum Sent {
     DropSnapshot(MapName),
 }
 
+/// A message of a replica's stream, kept until it is acknowledged.
+#[derive(Debug)]
+struct UnacknowledgedMessage {
+    number: u64,
+    sent: Sent,
+    /// When it was sent first.
+    since: Time,
+}
+
 /// A replica: its state, and the stream of its session.
 #[derive(Debug)]
 pub(crate) struct Mirror {
@@ -70,7 +79,9 @@ pub(crate) struct Mirror {
     /// The last flush that is durable there.
     pub(crate) flushed: u64,
     next_number: u64,
-    unacknowledged: VecDeque<(u64, Sent)>,
+    unacknowledged: VecDeque<UnacknowledgedMessage>,
+    /// Times from sending an item of the common stream to its acknowledgement.
+    pub(crate) acks: DurationHistogram,
     pub(crate) repairs: [u64; 2],
     pub(crate) resent: u64,
     pub(crate) damaged: u64,
@@ -101,6 +112,7 @@ impl Mirror {
             flushed: 0,
             next_number: 1,
             unacknowledged: VecDeque::new(),
+            acks: DurationHistogram::default(),
             repairs: [0; 2],
             resent: 0,
             damaged: 0,
@@ -134,7 +146,11 @@ impl Mirror {
             self.progress_at = now;
         }
         self.sent_at = now;
-        self.unacknowledged.push_back((number, sent));
+        self.unacknowledged.push_back(UnacknowledgedMessage {
+            number,
+            sent,
+            since: now,
+        });
         message
     }
 
@@ -147,15 +163,16 @@ impl Mirror {
     pub(crate) fn has_applied(&self, number: u64) -> bool {
         self.unacknowledged
             .front()
-            .is_none_or(|(first, _)| *first > number)
+            .is_none_or(|first| first.number > number)
     }
 
     /// The replica has carried out everything up to this number.
     pub(crate) fn acknowledged(&mut self, now: Time, applied: u64) {
-        while let Some((_, sent)) = self.unacknowledged.pop_front_if(|it| it.0 <= applied) {
+        while let Some(done) = self.unacknowledged.pop_front_if(|it| it.number <= applied) {
             self.progress_at = now;
-            if let Sent::Item(id) | Sent::Flush(id, _) = sent {
+            if let Sent::Item(id) | Sent::Flush(id, _) = done.sent {
                 self.applied_item = id;
+                self.acks.add(now.since(done.since));
             }
         }
     }
@@ -163,7 +180,7 @@ impl Mirror {
     /// The oldest messages without an acknowledgement, to send them again.
     pub(crate) fn again(&mut self, now: Time, items: &StreamItems) -> Vec<Vec<u8>> {
         let (mut messages, mut bytes) = (Vec::new(), 0);
-        for (number, sent) in &self.unacknowledged {
+        for UnacknowledgedMessage { number, sent, .. } in &self.unacknowledged {
             let message = encode(self.session, *number, sent, items);
             bytes += message.len();
             messages.push(message);

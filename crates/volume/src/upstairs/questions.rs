@@ -159,6 +159,7 @@ impl Upstairs {
         };
         match (question.asker, answer) {
             (Asker::Read(part), FromReplica::Slots { slots, .. }) => {
+                self.figures.answered.add(now.since(question.asked_at));
                 self.have_slots(now, part, mirror, slots.to_vec(), out);
             }
             (Asker::Versions(request), FromReplica::Versions { versions, .. }) => {

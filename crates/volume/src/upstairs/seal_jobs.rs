@@ -3,7 +3,7 @@
 use crate::block_context::{BlockVersion, split_slots};
 use crate::geometry::{BlockNumber, BlockSpan};
 use crate::seal::KeyRing;
-use seatrial_machine::{Computed, Job};
+use seatrial_machine::{Computed, Job, Time};
 
 /// Seals the blocks of a write.
 pub(crate) struct SealBlocks {
@@ -16,12 +16,15 @@ pub(crate) struct SealBlocks {
     /// The bytes; none: zeros.
     pub(crate) bytes: Vec<u8>,
     pub(crate) block_length: u32,
+    /// The turn that asks for it.
+    pub(crate) begun: Time,
 }
 
 /// The slots of a write.
 pub(crate) struct SealedSlots {
     pub(crate) id: u64,
     pub(crate) slots: Vec<u8>,
+    pub(crate) begun: Time,
 }
 
 impl Job for SealBlocks {
@@ -48,7 +51,11 @@ impl SealBlocks {
             };
             self.keys.seal(&mut slots, block, version, bytes);
         }
-        SealedSlots { id: self.id, slots }
+        SealedSlots {
+            id: self.id,
+            slots,
+            begun: self.begun,
+        }
     }
 }
 
@@ -58,12 +65,15 @@ pub(crate) struct OpenSlots {
     pub(crate) span: BlockSpan,
     pub(crate) slots: Vec<u8>,
     pub(crate) block_length: u32,
+    /// The turn that asks for it.
+    pub(crate) begun: Time,
 }
 
 /// The plain bytes, or the first block that is not intact; and the slots.
 pub(crate) struct OpenedSlots {
     pub(crate) result: Result<Vec<u8>, BlockNumber>,
     pub(crate) slots: Vec<u8>,
+    pub(crate) begun: Time,
 }
 
 impl Job for OpenSlots {
@@ -78,6 +88,7 @@ impl OpenSlots {
         OpenedSlots {
             result,
             slots: self.slots,
+            begun: self.begun,
         }
     }
 

@@ -132,6 +132,7 @@ impl Upstairs {
             version,
             bytes,
             block_length: self.options.geometry.block_length,
+            begun: now,
         };
         if is_inline {
             let sealed = job.seal();

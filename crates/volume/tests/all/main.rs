@@ -1,4 +1,5 @@
 //! Tests of the volume in simulated worlds.
 
+mod description;
 mod guest_model;
 mod world;
