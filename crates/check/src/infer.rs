@@ -292,6 +292,24 @@ const LATER_CANDIDATES: &[Candidate] = &[
         ],
     },
     Candidate {
+        name: "disk",
+        evidence: &["flush"],
+        because: "reads, writes and flushes of blocks",
+        functions: &[
+            (
+                "read",
+                &[Shape::List, Shape::Pair],
+                &[Shape::List, Shape::Pair],
+            ),
+            (
+                "write",
+                &[Shape::List, Shape::Pair],
+                &[Shape::Nil, Shape::List, Shape::Pair],
+            ),
+            ("flush", ANY, ANY),
+        ],
+    },
+    Candidate {
         name: "block-device",
         evidence: &["read", "trim"],
         because: "reads and writes of ranges of blocks",

@@ -2,8 +2,9 @@
 
 use crate::workloads::checkers_of;
 use seatrial_checker::{
-    Agreement, Availability, Bank, Checker, ClockPlot, Counter, Discipline, Lock, Log, LongFork,
-    Monotonic, Queue, Set, SetFull, Stats, TotalQueue, UnhandledExceptions, UniqueIds, Visibility,
+    Agreement, Availability, Bank, Checker, ClockPlot, Counter, Discipline, DiskCache, Lock, Log,
+    LongFork, Monotonic, Queue, Set, SetFull, Stats, TotalQueue, UnhandledExceptions, UniqueIds,
+    Visibility,
 };
 use seatrial_consistency::{
     AdyaG2, CausalRegister, CausalReverse, Comments, Consistency, ConsistencyModel,
@@ -201,6 +202,8 @@ pub static CHECKERS: &[Entry] = &[
         plain!("queue", Queue)),
     entry!("total-queue", "a queue that is drained: nothing lost, nothing unexpected", none, COUNTED,
         plain!("total-queue", TotalQueue)),
+    entry!("disk", "reads, writes and flushes of a disk with a volatile cache, and crashes", none, COUNTED,
+        plain!("disk", DiskCache)),
     entry!("unique-ids", "identifiers that must differ", none, COUNTED,
         plain!("unique-ids", UniqueIds)),
     entry!("counter", "reads within the bounds of the additions", none, COUNTED,

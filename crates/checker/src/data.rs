@@ -13,6 +13,7 @@ mod bank;
 mod counter;
 mod data_type;
 mod dense_table;
+mod disk_cache;
 mod element;
 mod element_map;
 mod lock;
@@ -28,6 +29,7 @@ mod verdict_builder;
 
 pub use bank::Bank;
 pub use counter::Counter;
+pub use disk_cache::DiskCache;
 pub use lock::{Discipline, Lock};
 pub use log::Log;
 pub use long_fork::LongFork;

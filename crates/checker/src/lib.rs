@@ -187,8 +187,8 @@ pub use availability::{
 pub use clock_offsets::{ClockFigures, ClockPlot};
 pub use closed::ClosedKeys;
 pub use data::{
-    Agreement, Bank, Counter, Discipline, Lock, Log, LongFork, Monotonic, Queue, Set, SetFull,
-    TotalQueue, UniqueIds, Visibility,
+    Agreement, Bank, Counter, Discipline, DiskCache, Lock, Log, LongFork, Monotonic, Queue, Set,
+    SetFull, TotalQueue, UniqueIds, Visibility,
 };
 pub use details::{
     CertificateStatus, CommitOrderFigures, DataTypeFigures, DataTypeKeys, DependencyFigures,

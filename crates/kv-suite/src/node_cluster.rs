@@ -2,7 +2,7 @@
 
 use seatrial_host::Cluster;
 use seatrial_machine::NodeId;
-use seatrial_suite::{OptionValues, SuiteError};
+use seatrial_suite::{OptionValues, SuiteError, parse_node_addresses};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
@@ -36,15 +36,7 @@ impl NodeCluster {
             let text = text
                 .to_str()
                 .ok_or_else(|| format!("--{PEERS} is not valid UTF-8"))?;
-            for one in text.split(',') {
-                let (peer, address) = parse_peer(one)?;
-                if peer == node {
-                    return Err(format!("--{PEERS}: {peer} is this node itself").into());
-                }
-                if peers.insert(peer, address).is_some() {
-                    return Err(format!("--{PEERS}: {peer} is given twice").into());
-                }
-            }
+            peers = parse_node_addresses(PEERS, text, node)?;
         }
         let voters = match options.get(VOTERS) {
             None => peers.keys().copied().chain([node]).collect(),
@@ -78,18 +70,6 @@ fn parse_voters(text: &str) -> Result<BTreeSet<NodeId>, String> {
     };
     let voters: Option<BTreeSet<NodeId>> = text.split(',').map(parse).collect();
     voters.ok_or_else(|| format!("--{VOTERS} takes numbers of nodes such as 1,2,3, not {text:?}"))
-}
-
-/// One `nN=ADDRESS`.
-fn parse_peer(text: &str) -> Result<(NodeId, SocketAddr), String> {
-    let parsed = text.split_once('=').and_then(|(name, address)| {
-        let number: u16 = name.strip_prefix('n').unwrap_or(name).parse().ok()?;
-        let address = address.parse().ok()?;
-        (number > 0).then(|| (NodeId::server(number.into()), address))
-    });
-    parsed.ok_or_else(|| {
-        format!("--{PEERS} takes nodes and addresses such as n2=127.0.0.1:7002,n3=…, not {text:?}")
-    })
 }
 
 #[cfg(test)]

@@ -101,6 +101,25 @@ pub enum Output<P> {
     Stop(String),
 }
 
+impl<P> Output<P> {
+    /// The same output of a machine whose replies have another type.
+    pub fn map_reply<Q>(self, map: impl FnOnce(P) -> Q) -> Output<Q> {
+        match self {
+            Output::Send { to, message } => Output::Send { to, message },
+            Output::Admit(node) => Output::Admit(node),
+            Output::Close(node) => Output::Close(node),
+            Output::Address { node, address } => Output::Address { node, address },
+            Output::Append { log, bytes, ticket } => Output::Append { log, bytes, ticket },
+            Output::Write { log, bytes, ticket } => Output::Write { log, bytes, ticket },
+            Output::TruncateHead { log, position } => Output::TruncateHead { log, position },
+            Output::File(task, ticket) => Output::File(task, ticket),
+            Output::Compute(job, ticket) => Output::Compute(job, ticket),
+            Output::Reply(ticket, reply) => Output::Reply(ticket, map(reply)),
+            Output::Stop(reason) => Output::Stop(reason),
+        }
+    }
+}
+
 /// The result of a [`Job`], of a type that its machine knows.
 pub type Computed = Box<dyn Any + Send>;
 

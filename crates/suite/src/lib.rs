@@ -50,11 +50,13 @@
 //!
 //! What is absent: this crate knows no system by name, and opens no process, socket or file; [`Suite::deploy`] does.
 
+mod node_addresses;
 mod option;
 mod setup;
 mod simulation;
 mod tool;
 
+pub use node_addresses::parse_node_addresses;
 pub use option::{OptionValues, SuiteOption, Verb};
 pub use setup::{Deployment, NodeSetup, Report, Setup};
 pub use simulation::{

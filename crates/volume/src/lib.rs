@@ -4,11 +4,14 @@ mod block_context;
 mod downstairs;
 mod geometry;
 mod guest;
+mod guest_client;
+mod guest_message;
 mod lineage;
 pub mod nbd;
 mod seal;
 mod status;
 mod upstairs;
+mod upstairs_server;
 mod volume_bug;
 mod volume_message;
 
@@ -22,10 +25,13 @@ pub use downstairs::{
 };
 pub use geometry::{BLOCK_LENGTH_RANGE, BLOCKS_MAX, BlockNumber, BlockSpan, Geometry, VolumeId};
 pub use guest::{GuestError, GuestReply, GuestRequest, REQUEST_LENGTH_MAX};
+pub use guest_client::{GuestClient, GuestClientOptions};
+pub use guest_message::{FromGuest, GUEST_MESSAGE_MAX, GuestOutcome, ToGuest};
 pub use lineage::{LINEAGE_MAX, Lineage, LineageEntry, Mark};
 pub use seal::{KEY_LENGTH, KeyRing};
 pub use status::{MirrorState, MirrorStatus, VolumeStatus};
 pub use upstairs::{Upstairs, UpstairsOptions};
+pub use upstairs_server::UpstairsServer;
 pub use volume_bug::VolumeBug;
 pub use volume_message::{
     FlushOrder, FromReplica, MapName, RefusalReason, SessionNumber, StreamMessage, ToReplica,

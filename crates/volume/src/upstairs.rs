@@ -200,6 +200,12 @@ impl Upstairs {
         matches!(self.phase, ActivationPhase::Active)
     }
 
+    /// The first generation of this activation; 0 before the first one. It rises with each activation, and no other upstairs
+    /// has it.
+    pub fn activation(&self) -> u32 {
+        self.first_generation()
+    }
+
     /// What it is doing.
     pub fn status(&self) -> VolumeStatus {
         VolumeStatus {
