@@ -1,4 +1,27 @@
-//! A replicated, encrypted block volume.
+//! A replicated, encrypted block volume: two machines, an upstairs that owns the volume and downstairs that store replicas.
+//!
+//! ```text
+//!  guest ──GuestRequest──► Upstairs ──ToReplica──► Downstairs ──► one log, map files
+//!        ◄──GuestReply──            ◄──FromReplica──  (one for each replica)
+//! ```
+//!
+//! A guest gets the contract of a disk with a volatile write cache. The upstairs gives each written block a version, encrypts it,
+//! sends it to all replicas and acknowledges it; a flush is acknowledged when a quorum has made it durable. Of two versions of a
+//! block the larger one stays, so messages may be lost, repeated and reordered, and a replica may be repaired while it is written
+//! (`docs/decisions/0051-the-volume.md`; byte maps in `docs/formats/volume.md`).
+//!
+//! # Reading order
+//!
+//! `geometry`, `guest`, `status`; `block_context` and `seal` (a block and its encryption), `lineage`, `volume_message`;
+//! `downstairs` with its folder, `upstairs` with its folder; `guest_message`, `upstairs_server` and `guest_client` (guests in
+//! other processes); `nbd` (the protocol NBD); `volume_bug` (bugs for tests of the tests).
+//!
+//! # What is absent
+//!
+//! - No thread, clock, socket or randomness: a driver gives time, and random numbers at the start.
+//! - No extents and no write in place: everything is appended to one log and cleaned at its head.
+//! - No key at a replica, and no plain byte of a block.
+//! - No order of writes but the versions.
 
 mod block_context;
 mod downstairs;
