@@ -306,6 +306,7 @@ const LATER_CANDIDATES: &[Candidate] = &[
                 &[Shape::List, Shape::Pair],
                 &[Shape::Nil, Shape::List, Shape::Pair],
             ),
+            ("trim", &[Shape::List, Shape::Pair], ANY),
             ("flush", ANY, ANY),
         ],
     },

@@ -38,7 +38,7 @@ mod volume_processes;
 mod volume_tools;
 mod volume_world;
 
-use disk_workload::{BLOCK_DEVICE, DISK};
+use disk_workload::DISK;
 use seatrial_generator::workload::{Workload, WorkloadOptions};
 use seatrial_machine::{NodeId, Rng};
 use seatrial_runner::ProcessNodes;
@@ -154,7 +154,7 @@ impl Suite for Volume {
     }
 
     fn workloads(&self) -> &'static [&'static str] {
-        &[DISK, BLOCK_DEVICE]
+        &[DISK]
     }
 
     fn deploy(&self, setup: &Setup<'_>) -> Result<Deployment, SuiteError> {

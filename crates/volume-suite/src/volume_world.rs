@@ -1,6 +1,6 @@
 //! A volume as machines of a simulated world.
 
-use crate::disk_workload::{BLOCK_DEVICE, DISK, completion, request_of};
+use crate::disk_workload::{DISK, completion, request_of};
 use crate::{SUITE, Volume, volume_bug};
 use seatrial_generator::Thread;
 use seatrial_history::{Op, OpType, Value};
@@ -40,7 +40,7 @@ impl Simulator for Volume {
     }
 
     fn workloads(&self) -> &'static [&'static str] {
-        &[DISK, BLOCK_DEVICE]
+        &[DISK]
     }
 
     fn run(&self, simulation: &SimulatedTest) -> Result<SimulatedRun, SuiteError> {

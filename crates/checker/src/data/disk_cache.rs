@@ -16,9 +16,10 @@ use std::collections::BTreeMap;
 /// each block with one of its values. What was read after a crash stays, also through further crashes.
 ///
 /// Operations: `write` of `[block value]` or `[first [values]]`, `read` of `[block nil]` → `[block value]` or `[first count]` →
-/// `[first [values]]`, `flush`. Blocks of one operation take effect one by one. Each value is written once to a block; 0 is what
-/// never written blocks have. A value that is no integer is what a client reads that finds no block as it was written. The field
-/// `:generation` of a completion rises at each crash; without it there was no crash.
+/// `[first [values]]`, `trim` of `[first count]`, `flush`. Blocks of one operation take effect one by one. Each value is written
+/// once to a block; 0 is what never written blocks have, and trimmed ones, of which zeros say nothing. A value that is no
+/// integer is what a client reads that finds no block as it was written. The field `:generation` of a completion rises at each
+/// crash; without it there was no crash.
 ///
 /// Anomalies: `torn-block`, `invented-value`, `misplaced-block` (the value of another block), `failed-write-read`, `future-read`,
 /// `stale-read` (the reads and writes of a block between two crashes have no order), `lost-flushed-write`, `two-survivors`
@@ -88,18 +89,48 @@ impl DiskCacheState {
                 }
                 return self.refuse(event.index, "its value was written to the block before");
             }
-            let is_fua = event.extra.get("fua") == Some(&Value::Bool(true));
             let Some(write) = history.write_mut(*value) else {
                 continue; // without its invocation
             };
             match event.kind {
-                OpType::Ok => write.succeed(event.index, generation, is_fua),
+                OpType::Ok => write.succeed(event.index, generation, is_fua(event)),
                 OpType::Fail => write.has_failed = true,
                 _ => {}
             }
         }
         self.writes += u64::from(event.kind == OpType::Invoke);
-        if event.kind == OpType::Ok && event.extra.get("fua") == Some(&Value::Bool(true)) {
+        if event.kind == OpType::Ok && is_fua(event) {
+            self.durable
+                .push((event.started(), event.index, generation));
+        }
+    }
+
+    /// A trim is the write of a value that is never read: zeros of a trimmed block say nothing.
+    fn trim(&mut self, event: &OperationEvent<'_>) {
+        let argument = match event.invocation {
+            Some(invocation) => &invocation.value,
+            None => event.value,
+        };
+        let blocks = blocks_of(argument);
+        let Some((first, [Value::Int(count @ 1..)])) = blocks.as_ref().map(|it| (it.0, &it.1[..]))
+        else {
+            return self.refuse(event.index, "it trims no [first count]");
+        };
+        let (generation, is_fua) = (generation(event), is_fua(event));
+        let value = -1 - i64::try_from(event.started()).unwrap_or(i64::MAX - 1);
+        for block in first..first.saturating_add(*count.min(&TRIM_MAX)) {
+            let history = self.blocks.entry(block).or_default();
+            if event.kind == OpType::Invoke {
+                history.begin_write(value, event.index);
+            } else if let Some(write) = history.write_mut(value) {
+                match event.kind {
+                    OpType::Ok => write.succeed(event.index, generation, is_fua),
+                    OpType::Fail => write.has_failed = true,
+                    _ => {}
+                }
+            }
+        }
+        if event.kind == OpType::Ok && is_fua {
             self.durable
                 .push((event.started(), event.index, generation));
         }
@@ -140,6 +171,14 @@ impl DiskCacheState {
     }
 }
 
+/// Most blocks of a trim that are recorded: a claimed range reserves no more.
+const TRIM_MAX: i64 = 1 << 20;
+
+/// Does its success mean that it is durable?
+fn is_fua(event: &OperationEvent<'_>) -> bool {
+    event.extra.get("fua") == Some(&Value::Bool(true))
+}
+
 /// The generation of a completion.
 fn generation(event: &OperationEvent<'_>) -> i64 {
     match event.extra.get("generation") {
@@ -163,10 +202,7 @@ impl DataType for DiskCache {
         } else if event.f == "read" {
             state.read(event);
         } else if event.f == "trim" {
-            state.refuse(
-                event.index,
-                "zeros of a trim are not told from those of another",
-            );
+            state.trim(event);
         } else if event.kind == OpType::Ok {
             let last = state.flushes.entry(generation).or_default();
             *last = event.started().max(*last);
