@@ -376,6 +376,32 @@ fn a_volume_of_its_own_is_measured() {
 }
 
 #[test]
+fn a_test_of_processes_with_kills_is_valid() {
+    let scratch = Scratch::new("volume-test");
+    let out = scratch.path("run");
+    let words = [
+        "test",
+        "volume",
+        "--time",
+        "5",
+        "--faults",
+        "kill,pause,partition",
+    ];
+    let tested = run(&[&words[..], &["--interval", "1", "--out", &out]].concat());
+    let said = String::from_utf8_lossy(&tested.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&tested.stderr).into_owned();
+    assert_eq!(tested.status.code(), Some(0), "{said}{errors}");
+    assert!(
+        said.contains("valid") && !errors.contains("panicked"),
+        "{said}{errors}"
+    );
+    // The checker is also found without the suite's name.
+    let history = format!("{out}/history.sea");
+    let checked = run(&["check", &history, "--checker", "disk"]);
+    assert_eq!(checked.status.code(), Some(0), "{checked:?}");
+}
+
+#[test]
 fn wrong_words_are_refused() {
     let scratch = Scratch::new("volume-words");
     let folder = create(&scratch, "disk");
