@@ -88,7 +88,7 @@ impl DownstairsOptions {
 ///
 /// It owns a log (`docs/formats/volume.md`), in which everything is that it stores, and in memory a map from each block to the
 /// position of its slot. A write is appended without a sync; a flush is appended with one and makes all before it durable.
-/// Nothing is changed in place, so a crash may lose what was not flushed, and never tears a block. Map files ([`upkeep`])
+/// Nothing is changed in place, so a crash may lose what was not flushed, and never tears a block. Map files (`upkeep`)
 /// shorten the next start; the oldest part of the log is freed after the slots in use there were appended again.
 ///
 /// It serves one session of one upstairs. The messages of a session that change it are carried out in the order of their numbers,

@@ -104,12 +104,12 @@ impl UpstairsOptions {
 ///
 /// A write gets the next version ([`BlockVersion`]), is encrypted, and is sent to every replica in one order, the same for all.
 /// It is acknowledged to the guest at once, and kept until it is durable on a quorum and carried out by every replica in session
-/// ([`stream_items`]). A read goes to one replica that has carried out every earlier write to its blocks ([`guest_reads`]).
+/// (`stream_items`). A read goes to one replica that has carried out every earlier write to its blocks (`guest_reads`).
 /// Because a block's newest version wins wherever it arrives, writes need no order among themselves, a message may be sent
-/// twice, and a replica may be repaired while it is written ([`live_repair`]).
+/// twice, and a replica may be repaired while it is written (`live_repair`).
 ///
 /// An activation is a generation granted durably by a quorum, a replica among them whose last flush is the newest, the others
-/// made equal to it, and a flush ([`activation`]). From then on a quorum has everything that was ever acknowledged as durable.
+/// made equal to it, and a flush (`activation`). From then on a quorum has everything that was ever acknowledged as durable.
 ///
 /// Its loop: a request or a message → outputs; a tick looks after what is late. Memory: the retained writes, which are bounded,
 /// and the requests of the guest. Cost: a copy of each write for each replica.

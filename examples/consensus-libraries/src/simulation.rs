@@ -266,7 +266,7 @@ impl<M: Member> Simulation<M> {
                 return self.last_reads();
             }
             if self.world.now() > end {
-                let states: Vec<String> = self.members().map(M::describe).collect();
+                let states: Vec<String> = self.members().map(Member::describe).collect();
                 let text = format!("10 s after the last fault: {}", states.join("; "));
                 self.ledger.borrow_mut().fail(FailureKind::NoProgress, text);
                 return;

@@ -89,7 +89,7 @@ fn a_node_with_a_damaged_journal_is_silent_and_then_catches_up() {
         status.contains("JOURNAL LOST: silent until a leader lets it rejoin"),
         "{status}"
     );
-    let _first = nodes.start(1);
+    let first = nodes.start(1);
     assert_eq!(nodes.kv(&[1, 2], &["put", "a", "4"]), "ok\n");
     let began = Instant::now();
     let committed = nodes.number(2, "committed");
@@ -104,7 +104,7 @@ fn a_node_with_a_damaged_journal_is_silent_and_then_catches_up() {
     let status = nodes.kv(&[3], &["status"]);
     assert!(!status.contains("JOURNAL LOST"), "{status}");
     // It is a full voter: with it, one of the others may be lost.
-    drop(_first);
+    drop(first);
     assert_eq!(nodes.kv(&[2, 3], &["put", "a", "5"]), "ok\n");
     assert_eq!(nodes.kv(&[3], &["get", "a"]), "5\n");
 }
