@@ -6,7 +6,7 @@ use seatrial_machine::NodeId;
 use std::error::Error;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 
 /// A future on the heap, so that traits with asynchronous methods can be used as `dyn`.
@@ -74,6 +74,12 @@ pub struct ClientSlot {
 impl ClientSlot {
     /// The node id of a slot in a test without nodes.
     pub const NOWHERE: NodeId = NodeId::server(0);
+
+    /// The IP address of any node from this slot, usable with any port; `None` if it is unknown. Faults affect this traffic
+    /// only if [`Mesh::has_whole_addresses`].
+    pub fn ip_of(&self, node: NodeId) -> Option<IpAddr> {
+        self.mesh.ip(self.endpoint, node)
+    }
 
     /// The address of any node from this slot.
     pub fn address_of(&self, node: NodeId) -> io::Result<SocketAddr> {

@@ -228,6 +228,7 @@ pub use process::{NodeLimits, NodePlace, ProcessNodes, System, SystemMembers};
 pub use progress::{Observer, OperationCounts, Phase, TestProgress};
 pub use run::run;
 pub use seatrial_host::ClockOrder;
+pub use seatrial_namespace::NetworkKind;
 pub use stop::{Stop, Urgency};
 pub use test::{Crash, MakeResults, RunError, Test, TestEvidence, TestOutcome, plain_results};
 pub use watch::{LiveChecks, Sighting};

@@ -6,9 +6,10 @@ mod wire;
 
 use connection::Route;
 use seatrial_machine::{Disturbance, Link, NodeId};
+use seatrial_namespace::NetworkKind;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::Handle;
 use wire::Wire;
@@ -90,6 +91,23 @@ impl Mesh {
     /// Do endpoints connect through proxies, so that links can have faults?
     pub fn has_proxies(&self) -> bool {
         self.shared.has_proxies
+    }
+
+    /// How the endpoints are connected.
+    pub fn kind(&self) -> NetworkKind {
+        NetworkKind::Local
+    }
+
+    /// Do faults affect all traffic between two nodes, on every port? Otherwise only connections to addresses that
+    /// [`Mesh::route`] returned, and nodes that connect to each other at [`Mesh::ip`] cannot be cut apart.
+    pub fn has_whole_addresses(&self) -> bool {
+        self.kind().has_whole_addresses()
+    }
+
+    /// The address at which `from` reaches all ports of `to`; `None` if `to` is unknown.
+    pub fn ip(&self, from: NodeId, to: NodeId) -> Option<IpAddr> {
+        let _ = from; // on loopback every endpoint sees the same addresses
+        self.state().nodes.get(&to).map(SocketAddr::ip)
     }
 
     /// Adds a node that listens on `address`. Routes to it exist only from then on.

@@ -82,6 +82,17 @@ pub struct NodePlace {
 }
 
 impl NodePlace {
+    /// The node's own IP address: all its ports belong to this node.
+    pub fn ip(&self) -> IpAddr {
+        self.address.ip()
+    }
+
+    /// The IP address of another node, usable with any port; `None` if it is unknown. Faults affect this traffic only if
+    /// [`Mesh::has_whole_addresses`].
+    pub fn ip_of(&self, node: NodeId) -> Option<IpAddr> {
+        self.mesh.ip(self.node, node)
+    }
+
     /// The address at which this node reaches another: a proxy, whose link faults can cut.
     pub fn address_of(&self, node: NodeId) -> io::Result<SocketAddr> {
         self.mesh.route(self.node, node)

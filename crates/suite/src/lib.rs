@@ -9,6 +9,7 @@
 //! | workloads and their checkers | [`Suite::workloads`], [`Suite::workload`], [`Suite::checkers`] | all commands |
 //! | nodes and clients | [`Suite::deploy`], [`Suite::run_node`] | `test`, `node` |
 //! | faults that work on its nodes | [`Suite::faults`], [`Suite::omitted_faults`] | `test` |
+//! | whether its nodes need whole addresses | [`Suite::needs_addresses`] | `test` |
 //! | options of its own | [`Suite::options`] | `test`, `sim`, `node` |
 //! | commands of its own, and a benchmark | [`Suite::tools`], [`Suite::bench`] | `SUITE NAME`, `bench SUITE` |
 //! | planted bugs | [`Suite::bugs`] | `--bug` |
@@ -159,6 +160,13 @@ pub trait Suite: Send + Sync {
     /// The kinds of faults that `test` injects unless others are named.
     fn faults(&self) -> &'static [FaultKind] {
         &[FaultKind::Kill, FaultKind::Pause, FaultKind::Partition]
+    }
+
+    /// Do its nodes reach each other at whole addresses (one IP address, several ports or none that a proxy could replace)?
+    /// Then `--network auto` prefers namespaces, in which faults affect all traffic between two nodes; otherwise it is `local`,
+    /// where the nodes use the proxies of [`NodePlace::address_of`](seatrial_runner::NodePlace::address_of).
+    fn needs_addresses(&self) -> bool {
+        false
     }
 
     /// Names of faults that are never drawn, because they cannot be injected into its real nodes. By default the faults of

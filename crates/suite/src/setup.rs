@@ -2,7 +2,7 @@
 
 use crate::{OptionValues, PlantedBug};
 use seatrial_machine::Rng;
-use seatrial_runner::{Clients, Nodes};
+use seatrial_runner::{Clients, NetworkKind, Nodes};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -30,6 +30,10 @@ pub struct Setup<'a> {
     /// May the test cut or disturb the network? If so, each client is an endpoint with links that faults can target;
     /// otherwise clients and nodes are connected without proxies, and clients may share connections.
     pub breaks_network: bool,
+    /// How nodes and clients are connected. A suite whose nodes connect to each other at whole addresses
+    /// ([`Suite::needs_addresses`](crate::Suite::needs_addresses)) can refuse a network without them, or warn that links
+    /// between its nodes cannot be cut.
+    pub network: NetworkKind,
     /// The suite's own options.
     pub options: &'a OptionValues,
     /// Differs from run to run, even with the same seed: for names that no other run may have used.

@@ -18,8 +18,8 @@ use seatrial_machine::{FaultKind, NodeId, Rng};
 use seatrial_plan::{PlanEnvironment, PlanLimits};
 use seatrial_report::{Drawing, Report, html, results_json, text};
 use seatrial_runner::{
-    self as runner, Ended, LiveChecks, Observer, Phase, RunFolder, Stop, Test, TestEvidence,
-    TestOutcome, TestProgress, Urgency,
+    self as runner, Ended, LiveChecks, NetworkKind, Observer, Phase, RunFolder, Stop, Test,
+    TestEvidence, TestOutcome, TestProgress, Urgency,
 };
 use seatrial_suite::{
     OptionValues, PlantedBug, Setup, Suite, known_bug, known_workload, planned_workloads,
@@ -239,6 +239,7 @@ impl PlannedTest {
             bug: self.bug,
             port: self.arguments.port,
             breaks_network: self.breaks_network(),
+            network: NetworkKind::Local,
             options: &self.options,
             rng: rng.fork("deployment").fork(&clock_word()),
             report: complaint,
