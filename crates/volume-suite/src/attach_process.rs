@@ -2,6 +2,7 @@
 
 use crate::control_socket;
 use crate::nbd_server::{NbdAddress, NbdLimits, NbdServer, NbdSocket};
+use crate::parent_export::ParentExport;
 use crate::replica_process::PROTOCOL;
 use crate::volume_calls::VolumeCalls;
 use crate::volume_file::VolumeFile;
@@ -12,8 +13,8 @@ use seatrial_host::{
 use seatrial_suite::{Report, SuiteError};
 use seatrial_volume::nbd::NbdExport;
 use seatrial_volume::{
-    Geometry, GuestError, GuestReply, GuestRequest, MirrorStatus, REPLICA_MESSAGE_MAX, Upstairs,
-    UpstairsOptions, VolumeStatus,
+    Geometry, GuestError, GuestReply, GuestRequest, MirrorStatus, REPLICA_MESSAGE_MAX, SweepKind,
+    Upstairs, UpstairsOptions, VolumeStatus,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -69,6 +70,9 @@ impl AttachProcess {
         );
         options.quorum = file.quorum;
         options.retained_bytes_max = self.memory;
+        if let Some(parent) = file.parent.clone() {
+            options.parent = Some(Arc::new(ParentExport::new(parent, file.geometry.bytes())));
+        }
         let control = control_socket::path_of(&file.folder);
         let (calls, callers) = VolumeCalls::new::<Upstairs>();
         let guest = GuestOptions {
@@ -145,6 +149,7 @@ impl AttachProcess {
             bytes: self.file.geometry.bytes(),
             block_length,
             is_read_only: self.is_read_only,
+            snapshot: None,
         };
         let limits = NbdLimits {
             bytes_max: 4 * self.memory,
@@ -159,8 +164,8 @@ impl AttachProcess {
         let server = NbdServer::new(export, limits, calls.clone());
         tokio::select! {
             () = server.run(socket) => {}
-            () = control.serve(&calls, &address) => {}
-            lost = watch(&calls, report) => lost?,
+            () = control.serve(&calls, &address, &self.file) => {}
+            lost = watch(&calls, &self.file, report) => lost?,
         }
         Ok(())
     }
@@ -228,7 +233,7 @@ fn replicas_text(status: &VolumeStatus) -> String {
 
 /// Reports when replicas change their state; activates again when the volume has become inactive. Fails when it cannot be used
 /// any more.
-async fn watch(calls: &VolumeCalls, report: Report) -> Result<(), SuiteError> {
+async fn watch(calls: &VolumeCalls, file: &VolumeFile, report: Report) -> Result<(), SuiteError> {
     let mut reported = String::new();
     loop {
         let Some(GuestReply::Status(status)) = calls.call(GuestRequest::Status).await else {
@@ -242,6 +247,44 @@ async fn watch(calls: &VolumeCalls, report: Report) -> Result<(), SuiteError> {
         if !status.is_active {
             activate(calls, report).await?;
         }
+        forget_unneeded(&status, file, report)?;
         tokio::time::sleep(WATCH_INTERVAL).await;
     }
+}
+
+/// Removes the parent and earlier keys from the volume's files when no block needs them.
+fn forget_unneeded(
+    status: &VolumeStatus,
+    file: &VolumeFile,
+    report: Report,
+) -> Result<(), SuiteError> {
+    for sweep in &status.sweeps {
+        if !sweep.is_done || sweep.failed > 0 || !sweep.needed_by.is_empty() {
+            continue;
+        }
+        // As it is now: commands change it.
+        let mut now = VolumeFile::read(&file.folder)?;
+        match sweep.kind {
+            SweepKind::Fill if now.parent.take().is_some() => {
+                now.write()?;
+                report(format_args!(
+                    "all blocks are here: the parent is no longer needed"
+                ));
+            }
+            SweepKind::Rekey if !status.epoch.1 => {
+                let mut keys = now.keys()?;
+                let newest = keys.split_off(&status.epoch.0);
+                // A key that was added meanwhile needs those before it.
+                if !keys.is_empty() && newest.len() == 1 {
+                    now.write_keys(&newest)?;
+                    let epoch = status.epoch.0;
+                    report(format_args!(
+                        "all blocks have key {epoch}: earlier ones are removed"
+                    ));
+                }
+            }
+            SweepKind::Fill | SweepKind::Rekey | SweepKind::Repair => {}
+        }
+    }
+    Ok(())
 }

@@ -194,6 +194,8 @@ fn described(setup: &ToolSetup<'_>) -> Result<VolumeFile, SuiteError> {
         },
         quorum: count / 2 + 1,
         replicas,
+        key_check: None,
+        parent: None,
     };
     file.geometry.check()?;
     file.check()?;

@@ -8,7 +8,7 @@ use crate::volume_calls::VolumeCalls;
 use crate::volume_file::VolumeFile;
 use seatrial_machine::NodeId;
 use seatrial_suite::SuiteError;
-use seatrial_volume::{GuestReply, GuestRequest, MirrorStatus, VolumeStatus};
+use seatrial_volume::{GuestReply, GuestRequest, MirrorStatus, SweepStatus, VolumeStatus};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -61,15 +61,15 @@ pub(crate) fn bind(path: &Path) -> io::Result<ControlListener> {
 
 impl ControlListener {
     /// Serves commands for ever; `nbd` is where NBD clients attach.
-    pub(crate) async fn serve(&self, calls: &VolumeCalls, nbd: &NbdAddress) {
+    pub(crate) async fn serve(&self, calls: &VolumeCalls, nbd: &NbdAddress, file: &VolumeFile) {
         loop {
             let Ok((stream, _)) = self.listener.accept().await else {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
-            let (calls, nbd) = (calls.clone(), nbd.clone());
+            let (calls, nbd, file) = (calls.clone(), nbd.clone(), file.clone());
             tokio::spawn(async move {
-                if let Err(error) = serve_command(stream, &calls, &nbd).await {
+                if let Err(error) = serve_command(stream, &calls, &nbd, &file).await {
                     tracing::debug!("a command was not served: {error}");
                 }
             });
@@ -82,23 +82,29 @@ async fn serve_command(
     mut stream: tokio::net::UnixStream,
     calls: &VolumeCalls,
     nbd: &NbdAddress,
+    file: &VolumeFile,
 ) -> io::Result<()> {
     let mut line = String::new();
     let (reading, mut writing) = stream.split();
     let mut reading = tokio::io::BufReader::new(reading.take(LINE_MAX));
     tokio::time::timeout(PATIENCE, reading.read_line(&mut line)).await??;
-    let reply = tokio::time::timeout(REPLY_PATIENCE, execute(calls, nbd, line.trim())).await;
+    let reply = tokio::time::timeout(REPLY_PATIENCE, execute(calls, nbd, file, line.trim())).await;
     let reply = reply.unwrap_or_else(|_| json!({ "error": "timed out" }));
     let text = format!("{reply}\n");
     tokio::time::timeout(PATIENCE, writing.write_all(text.as_bytes())).await?
 }
 
 /// Carries out one request.
-async fn execute(calls: &VolumeCalls, nbd: &NbdAddress, line: &str) -> Value {
+async fn execute(calls: &VolumeCalls, nbd: &NbdAddress, file: &VolumeFile, line: &str) -> Value {
     let words: Vec<&str> = line.split_whitespace().collect();
     let request = match words[..] {
         ["status"] => Some(GuestRequest::Status),
         ["flush"] => Some(GuestRequest::Flush),
+        ["repair"] => Some(GuestRequest::Repair),
+        ["rotate"] => match newest_key(file) {
+            Ok(request) => Some(request),
+            Err(error) => return json!({ "error": error.to_string() }),
+        },
         ["snapshot", name] => Some(GuestRequest::Snapshot(name.to_owned())),
         ["drop-snapshot", name] => Some(GuestRequest::DropSnapshot(name.to_owned())),
         ["replace", node, address] => parse_node(node)
@@ -115,6 +121,15 @@ async fn execute(calls: &VolumeCalls, nbd: &NbdAddress, line: &str) -> Value {
         Some(_) => json!({}),
         None => json!({ "error": "the volume has ended" }),
     }
+}
+
+/// The request that adds the newest key of the file.
+fn newest_key(file: &VolumeFile) -> Result<GuestRequest, SuiteError> {
+    let (epoch, key) = VolumeFile::read(&file.folder)?
+        .keys()?
+        .pop_last()
+        .ok_or("there is no key")?;
+    Ok(GuestRequest::AddKey { epoch, key })
 }
 
 /// Parses `n2` or `2`.
@@ -144,6 +159,22 @@ fn status_json(status: &VolumeStatus, nbd: &NbdAddress) -> Value {
         "nbd": nbd.option_text(),
         "replicas": replicas,
         "snapshots": status.snapshots,
+        "key": status.epoch.0,
+        "earlier_keys": status.epoch.1,
+        "sweeps": status.sweeps.iter().map(sweep_json).collect::<Vec<Value>>(),
+    })
+}
+
+fn sweep_json(sweep: &SweepStatus) -> Value {
+    json!({
+        "kind": sweep.kind.name(),
+        "looked": sweep.looked,
+        "blocks": sweep.blocks,
+        "changed": sweep.changed,
+        "failed": sweep.failed,
+        "done": sweep.is_done,
+        "needed_by": sweep.needed_by,
+        "reason": sweep.reason,
     })
 }
 
@@ -165,13 +196,18 @@ fn replica_json(replica: &MirrorStatus) -> Value {
 /// Sends a request to the process that has a volume attached.
 pub(crate) fn ask_attached(file: &VolumeFile, line: &str) -> Result<Value, SuiteError> {
     let shown = file.folder.display();
-    let reply = ask(&file.folder, line).map_err(|error| format!("{shown}: {error}"))?;
-    reply.ok_or_else(|| {
+    ask_if_attached(file, line)?.ok_or_else(|| {
         format!(
             "{shown}: the volume is not attached by a process of this machine; `seatrial volume attach` does that"
         )
         .into()
     })
+}
+
+/// Sends a request to the process that has a volume attached; `None`: there is none on this machine.
+pub(crate) fn ask_if_attached(file: &VolumeFile, line: &str) -> Result<Option<Value>, SuiteError> {
+    let shown = file.folder.display();
+    Ok(ask(&file.folder, line).map_err(|error| format!("{shown}: {error}"))?)
 }
 
 /// Sends a request to the process that has the volume of a folder attached; `None`: there is none.

@@ -1,4 +1,4 @@
-//! A client of an NBD server, for measurements: requests and replies on a blocking socket.
+//! A client of an NBD server, for measurements and parents: requests and replies on a blocking socket.
 
 use crate::nbd_server::NbdAddress;
 use std::io::{self, Read, Write};
@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// A connection to the default export.
+/// A connection to an export.
 ///
 /// The caller sends requests and receives replies in the order in which the server has them; a reply names its request by the
 /// cookie. Simple replies only. A caller that has both many long reads and many long writes under way may wait for a server that
@@ -55,34 +55,43 @@ impl Write for ClientStream {
     }
 }
 
-/// A server that does not answer for this long is gone.
+/// A server that does not answer a measurement for this long is gone.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The greeting of a server with the fixed newstyle, up to its flags.
 const GREETING: &[u8; 16] = b"NBDMAGICIHAVEOPT";
 /// Flags of the client: fixed newstyle, no zeros after the export's flags.
 const CLIENT_FLAGS: [u8; 4] = [0, 0, 0, 3];
-/// The option EXPORT_NAME with the empty name.
-const EXPORT_NAME: &[u8; 16] = b"IHAVEOPT\0\0\0\x01\0\0\0\0";
+/// The option EXPORT_NAME, before the length of the name.
+const EXPORT_NAME: &[u8; 12] = b"IHAVEOPT\0\0\0\x01";
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
 /// Bit of the export's flags.
 const READ_ONLY: u16 = 1 << 1;
 
 impl NbdClient {
-    /// Connects.
+    /// Connects to the default export.
     pub(crate) fn connect(address: &NbdAddress) -> io::Result<NbdClient> {
+        NbdClient::connect_to(address, "", PATIENCE)
+    }
+
+    /// Connects to the export of this name; a server that does not answer for as long as `patience` is gone.
+    pub(crate) fn connect_to(
+        address: &NbdAddress,
+        export: &str,
+        patience: Duration,
+    ) -> io::Result<NbdClient> {
         let mut stream = match address {
             NbdAddress::Tcp(address) => {
-                let stream = TcpStream::connect(address)?;
+                let stream = TcpStream::connect_timeout(address, patience)?;
                 stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))?;
                 ClientStream::Tcp(stream)
             }
             NbdAddress::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))?;
                 ClientStream::Unix(stream)
             }
         };
@@ -91,7 +100,9 @@ impl NbdClient {
         if !greeting.starts_with(GREETING) {
             return Err(io::Error::other("this is no NBD server"));
         }
-        stream.write_all(&[&CLIENT_FLAGS[..], &EXPORT_NAME[..]].concat())?;
+        let length = (export.len() as u32).to_be_bytes();
+        let option = [&CLIENT_FLAGS[..], EXPORT_NAME, &length, export.as_bytes()];
+        stream.write_all(&option.concat())?;
         let mut bytes = [0; 8];
         stream.read_exact(&mut bytes)?;
         let mut flags = [0; 2];

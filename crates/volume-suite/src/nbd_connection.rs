@@ -143,7 +143,7 @@ async fn handshake<R: AsyncRead + Unpin>(
     writing: &mut (impl AsyncWrite + Unpin),
 ) -> io::Result<Option<NbdSession>> {
     writing.write_all(&NbdHandshake::greeting()).await?;
-    let mut handshake = NbdHandshake::new(shared.export.clone());
+    let mut handshake = NbdHandshake::new(shared.exports().await);
     let mut out = Vec::new();
     loop {
         if !reader.fill().await? {

@@ -3,10 +3,10 @@
 use crate::nbd_connection::{self, ReplyQueue};
 use crate::volume_calls::{NBD_REQUESTS_MAX, VolumeCalls};
 use seatrial_machine::Ticket;
-use seatrial_volume::GuestReply;
 use seatrial_volume::nbd::{
     ConnectionNumber, NbdExport, NbdOutput, NbdReply, NbdRequest, NbdRequests, NbdSession,
 };
+use seatrial_volume::{GuestReply, GuestRequest};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
@@ -146,7 +146,7 @@ pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Serves one export to NBD clients. A clone is another handle of the same server.
+/// Serves a volume and its snapshots to NBD clients. A clone is another handle of the same server.
 ///
 /// Each connection has two tasks. One reads requests: it takes a place, and memory for the data, before it reads a payload, so a
 /// client that sends too much waits in the socket. Requests go to the volume at once and replies come in any order; the other
@@ -250,6 +250,16 @@ impl NbdServer {
 }
 
 impl SharedServer {
+    /// The volume, and the snapshots that there are now.
+    pub(crate) async fn exports(&self) -> Vec<NbdExport> {
+        let mut exports = vec![self.export.clone()];
+        if let Some(GuestReply::Status(status)) = self.calls.call(GuestRequest::Status).await {
+            let snapshots = status.snapshots.iter();
+            exports.extend(snapshots.map(|name| self.export.of_snapshot(name)));
+        }
+        exports
+    }
+
     fn lock(&self) -> MutexGuard<'_, AttachedClients> {
         // A panic under the lock is a bug that ends the machine's thread too.
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)

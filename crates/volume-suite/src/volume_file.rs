@@ -1,13 +1,16 @@
-//! The file `volume.toml`: identity and shape of a volume, the addresses of its replicas, and its keys.
+//! The file `volume.toml`: identity and shape of a volume, the addresses of its replicas, its parent, and its keys.
 
-use seatrial_host::{SecretKey, write_whole};
+use crate::nbd_server::NbdAddress;
+use seatrial_host::{SecretKey, keep_whole, partial_of, write_whole};
 use seatrial_machine::NodeId;
 use seatrial_suite::SuiteError;
-use seatrial_volume::{Geometry, KEY_LENGTH, KeyRing, VolumeId};
+use seatrial_volume::{BlockKey, Geometry, KEY_LENGTH, KeyRing, VolumeId};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
@@ -21,7 +24,16 @@ pub(crate) const LINK_KEY_NAME: &str = "link-key";
 pub(crate) const REPLICAS_MAX: usize = 5;
 
 /// Keys of the file.
-const KNOWN: [&str; 5] = ["volume", "block-length", "blocks", "replicas", "quorum"];
+const KNOWN: [&str; 8] = [
+    "volume",
+    "block-length",
+    "blocks",
+    "replicas",
+    "quorum",
+    "key-check",
+    "parent",
+    "parent-export",
+];
 
 /// A volume as its users describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +45,10 @@ pub(crate) struct VolumeFile {
     pub(crate) replicas: Vec<SocketAddr>,
     /// Replicas that must have a flush; more than half of them.
     pub(crate) quorum: usize,
+    /// What the newest key must yield; none in files of earlier versions.
+    pub(crate) key_check: Option<String>,
+    /// Where blocks are read that were never written: an address of NBD and the name of an export.
+    pub(crate) parent: Option<(NbdAddress, String)>,
 }
 
 impl VolumeFile {
@@ -83,11 +99,23 @@ impl VolumeFile {
             None => replicas.len() / 2 + 1,
             Some(_) => usize::try_from(number(&table, "quorum")?).unwrap_or(usize::MAX),
         };
+        let text = |key: &str| field(&table, key).and_then(text_of).map(str::to_owned);
+        let parent = match field(&table, "parent") {
+            None => None,
+            Some(value) => {
+                let address = text_of(value).and_then(NbdAddress::parse);
+                let address =
+                    address.ok_or("`parent` must be an address such as unix:/disk/nbd")?;
+                Some((address, text("parent-export").unwrap_or_default()))
+            }
+        };
         let file = VolumeFile {
             folder,
             geometry,
             replicas,
             quorum,
+            key_check: text("key-check"),
+            parent,
         };
         file.check().map(|()| file)
     }
@@ -138,6 +166,13 @@ impl VolumeFile {
             let _ = writeln!(text, "    \"{address}\",");
         }
         let _ = writeln!(text, "]\nquorum = {}", self.quorum);
+        if let Some(check) = &self.key_check {
+            let _ = writeln!(text, "key-check = \"{check}\"");
+        }
+        if let Some((address, export)) = &self.parent {
+            let address = address.option_text();
+            let _ = writeln!(text, "parent = {address:?}\nparent-export = {export:?}");
+        }
         text
     }
 
@@ -169,17 +204,78 @@ impl VolumeFile {
         Ok(SecretKey::read_and_warn(&self.folder.join(LINK_KEY_NAME))?)
     }
 
-    /// The key that encrypts blocks.
-    pub(crate) fn key(&self) -> Result<KeyRing, SuiteError> {
+    /// The keys that encrypt blocks, by epoch: more than one while blocks are sealed with a new key.
+    pub(crate) fn keys(&self) -> Result<BTreeMap<u16, BlockKey>, SuiteError> {
         let path = self.folder.join(KEY_NAME);
-        let text = fs::read_to_string(&path);
-        let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
-        let key = parse_key(text.trim_end()).ok_or_else(|| {
-            let digits = 2 * KEY_LENGTH;
-            format!("{}: a key is {digits} hexadecimal digits", path.display())
-        })?;
-        Ok(KeyRing::new(self.geometry.volume, &key))
+        let shown = path.display();
+        let text = fs::read_to_string(&path).map_err(|error| format!("{shown}: {error}"))?;
+        let keys = parse_keys(&text).map_err(|error| format!("{shown}:{error}"))?;
+        let is_of_volume = |(epoch, key): (&u16, &BlockKey)| {
+            let ring = KeyRing::of_epoch(self.geometry.volume, *epoch, &key.0);
+            Some(ring.check_text()) == self.key_check
+        };
+        if self.key_check.is_some() && !keys.iter().any(is_of_volume) {
+            return Err(format!(
+                "{shown}: this is not the key of the volume; restore the file from a copy"
+            )
+            .into());
+        }
+        Ok(keys)
     }
+
+    /// The keys that encrypt blocks.
+    pub(crate) fn key(&self) -> Result<KeyRing, SuiteError> {
+        Ok(ring_of(self.geometry.volume, &self.keys()?))
+    }
+
+    /// Replaces the file of the keys, whole or not at all.
+    pub(crate) fn write_keys(&self, keys: &BTreeMap<u16, BlockKey>) -> Result<(), SuiteError> {
+        let path = self.folder.join(KEY_NAME);
+        let text: String = keys
+            .iter()
+            .map(|(epoch, key)| match (keys.len(), epoch) {
+                (1, 0) => key_text(&key.0),
+                _ => format!("{epoch} {}", key_text(&key.0)),
+            })
+            .collect();
+        let partial = partial_of(&path);
+        let mut options = fs::OpenOptions::new();
+        let options = options.write(true).create(true).truncate(true).mode(0o600);
+        let written = options.open(&partial).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            keep_whole(&partial, &path)
+        });
+        Ok(written.map_err(|error| format!("{}: {error}", path.display()))?)
+    }
+}
+
+/// The ring of these keys.
+pub(crate) fn ring_of(volume: VolumeId, keys: &BTreeMap<u16, BlockKey>) -> KeyRing {
+    let mut keys = keys.iter();
+    let (epoch, key) = keys.next().expect("a file of keys has one");
+    let ring = KeyRing::of_epoch(volume, *epoch, &key.0);
+    keys.fold(ring, |ring, (epoch, key)| ring.with(*epoch, &key.0))
+}
+
+/// The keys of a file: a line for each, an epoch and hexadecimal digits. The error begins with the number of the line.
+fn parse_keys(text: &str) -> Result<BTreeMap<u16, BlockKey>, String> {
+    let mut keys = BTreeMap::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        // The only key of a volume had no epoch before there were several.
+        let (epoch, digits) = line.trim().split_once(' ').unwrap_or(("0", line.trim()));
+        let key = epoch.parse().ok().zip(parse_key(digits));
+        let (epoch, key) = key.ok_or_else(|| {
+            let digits = 2 * KEY_LENGTH;
+            format!("{number}: a key is {digits} hexadecimal digits, after its epoch and a space")
+        })?;
+        if keys.insert(epoch, BlockKey(key)).is_some() {
+            return Err(format!("{number}: there are two keys of epoch {epoch}"));
+        }
+    }
+    if keys.is_empty() {
+        return Err("1: there is no key".to_owned());
+    }
+    Ok(keys)
 }
 
 fn field<'t>(table: &'t DeTable<'_>, key: &str) -> Option<&'t DeValue<'t>> {
@@ -255,6 +351,11 @@ mod tests {
                 "127.0.0.1:7503".parse().unwrap(),
             ],
             quorum: 2,
+            key_check: Some("00ff".to_owned()),
+            parent: Some((
+                NbdAddress::Unix("/parent/nbd".into()),
+                "volume@before".to_owned(),
+            )),
         }
     }
 
@@ -283,10 +384,44 @@ mod tests {
             ),
             ("[::1]:7502", "here", "is no address"),
             ("volume = ", "volume = 7 #", "32 hexadecimal digits"),
+            ("unix:/parent/nbd", "nowhere", "`parent` must be"),
             ("volume = ", "volume", "this is not TOML"),
         ] {
             let text = file().text().replace(from, to);
             let error = VolumeFile::parse(&text, PathBuf::new()).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_keys_is_replaced_and_checked() {
+        let scratch = tempfile::tempdir().unwrap();
+        let key = |byte| BlockKey([byte; KEY_LENGTH]);
+        let mut file = VolumeFile {
+            folder: scratch.path().to_owned(),
+            key_check: None,
+            ..file()
+        };
+        for keys in [
+            BTreeMap::from([(0, key(1))]),
+            BTreeMap::from([(0, key(1)), (1, key(2))]),
+            BTreeMap::from([(1, key(2))]),
+        ] {
+            file.write_keys(&keys).unwrap();
+            assert_eq!(file.keys().unwrap(), keys);
+        }
+        file.key_check = Some(file.key().unwrap().check_text());
+        assert!(file.keys().is_ok());
+        file.write_keys(&BTreeMap::from([(1, key(3))])).unwrap();
+        let error = file.keys().unwrap_err().to_string();
+        assert!(error.contains("not the key of the volume"), "{error}");
+        for (text, reason) in [
+            ("", "key:1: there is no key"),
+            ("00ff", "key:1: a key is 64"),
+            ("x", "key:1: a key is 64"),
+        ] {
+            fs::write(scratch.path().join(KEY_NAME), text).unwrap();
+            let error = file.keys().unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
         }
     }

@@ -1,12 +1,13 @@
 //! Commands of the volume: `seatrial volume create|downstairs|attach|status|snapshot|replace`.
 //!
-//! The others are in `offline_tools.rs` and `volume_bench.rs`.
+//! The others are in `sweep_tools.rs`, `offline_tools.rs` and `volume_bench.rs`.
 
 use crate::attach_process::AttachProcess;
 use crate::control_socket::{ask_attached, parse_node};
 use crate::nbd_server::NbdAddress;
 use crate::offline_tools::{DIFF, DUMP, VERIFY};
 use crate::replica_process::ReplicaProcess;
+use crate::sweep_tools::{CLONE, REPAIR, ROTATE, sweep_line};
 use crate::volume_bench::BENCH;
 use crate::volume_file::{
     FILE_NAME, KEY_NAME, LINK_KEY_NAME, REPLICAS_MAX, VolumeFile, key_text, parse_size,
@@ -38,13 +39,13 @@ const BLOCK_SIZE: ToolOption = ToolOption {
     about: "Bytes of a block: a power of two from 512 to 32768",
     default: Some("4096"),
 };
-const REPLICAS: ToolOption = ToolOption {
+pub(crate) const REPLICAS: ToolOption = ToolOption {
     name: "replicas",
     value_name: Some("N"),
     about: "Number of replicas, 1 to 5; more than half of them must be there",
     default: Some("3"),
 };
-const ADDRESSES: ToolOption = ToolOption {
+pub(crate) const ADDRESSES: ToolOption = ToolOption {
     name: "addresses",
     value_name: Some("ADDRESSES"),
     about: "Addresses of the replicas, separated by commas",
@@ -194,6 +195,9 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
         notes: CONTROL_NOTES,
         run: replace,
     },
+    CLONE,
+    ROTATE,
+    REPAIR,
     VERIFY,
     DUMP,
     DIFF,
@@ -209,6 +213,45 @@ fn create(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
     if !bytes.is_multiple_of(block_length) {
         return Err(format!("--size {size} is no multiple of {block_length} bytes").into());
     }
+    let replicas = new_addresses(setup)?;
+    let file = VolumeFile {
+        folder: folder.to_owned(),
+        geometry: Geometry {
+            volume: VolumeId(u128::from_le_bytes(random_bytes()?)),
+            block_length: block_length as u32,
+            blocks: bytes / block_length,
+        },
+        quorum: replicas.len() / 2 + 1,
+        replicas,
+        key_check: None,
+        parent: None,
+    };
+    file.geometry.check()?;
+    file.check()?;
+    make_volume(&file)?;
+    let Geometry { volume, blocks, .. } = file.geometry;
+    (setup.print)(format_args!(
+        "volume {volume}: {blocks} blocks of {block_length} bytes on {} replicas",
+        file.replicas.len()
+    ));
+    print_commands(setup, &file);
+    Ok(ToolExit::Done)
+}
+
+/// Prints how a new volume is used.
+pub(crate) fn print_commands(setup: &ToolSetup<'_>, file: &VolumeFile) {
+    let shown = file.folder.display();
+    for (node, address) in file.nodes() {
+        let number = node.number();
+        (setup.print)(format_args!(
+            "{node} at {address}: seatrial volume downstairs {shown} --node {number}"
+        ));
+    }
+    (setup.print)(format_args!("then: seatrial volume attach {shown}"));
+}
+
+/// The addresses of the replicas of a new volume.
+pub(crate) fn new_addresses(setup: &ToolSetup<'_>) -> Result<Vec<SocketAddr>, SuiteError> {
     let count = setup
         .values
         .number(REPLICAS.name, 1..=REPLICAS_MAX as u64, 3)?;
@@ -226,33 +269,7 @@ fn create(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
         )
         .into());
     }
-    let file = VolumeFile {
-        folder: folder.to_owned(),
-        geometry: Geometry {
-            volume: VolumeId(u128::from_le_bytes(random_bytes()?)),
-            block_length: block_length as u32,
-            blocks: bytes / block_length,
-        },
-        quorum: replicas.len() / 2 + 1,
-        replicas,
-    };
-    file.geometry.check()?;
-    file.check()?;
-    make_volume(&file)?;
-    let Geometry { volume, blocks, .. } = file.geometry;
-    (setup.print)(format_args!(
-        "volume {volume}: {blocks} blocks of {block_length} bytes on {} replicas",
-        file.replicas.len()
-    ));
-    let shown = folder.display();
-    for (node, address) in file.nodes() {
-        let number = node.number();
-        (setup.print)(format_args!(
-            "{node} at {address}: seatrial volume downstairs {shown} --node {number}"
-        ));
-    }
-    (setup.print)(format_args!("then: seatrial volume attach {shown}"));
-    Ok(ToolExit::Done)
+    Ok(replicas)
 }
 
 /// Makes the folder of a volume, with its keys and its file.
@@ -265,8 +282,13 @@ pub(crate) fn make_volume(file: &VolumeFile) -> Result<(), SuiteError> {
     for name in [KEY_NAME, LINK_KEY_NAME] {
         write_key(&folder.join(name))?;
     }
+    let key_check = Some(file.key()?.check_text());
     // The file of the volume is last: with it the folder is complete.
-    let written = file.write();
+    let written = VolumeFile {
+        key_check,
+        ..file.clone()
+    }
+    .write();
     Ok(written.map_err(|error| format!("{}: {error}", folder.join(FILE_NAME).display()))?)
 }
 
@@ -397,6 +419,15 @@ fn status(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
         for name in status["snapshots"].as_array().into_iter().flatten() {
             let name = name.as_str().unwrap_or_default();
             (setup.print)(format_args!("snapshot {name}"));
+        }
+        let key = if status["earlier_keys"] == true {
+            ", earlier ones are still needed"
+        } else {
+            ""
+        };
+        (setup.print)(format_args!("key {}{key}", of("key")));
+        for sweep in status["sweeps"].as_array().into_iter().flatten() {
+            (setup.print)(format_args!("{}", sweep_line(sweep)));
         }
     }
     let is_whole = replicas.iter().all(|it| it["state"] == "active");

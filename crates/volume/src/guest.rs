@@ -1,6 +1,7 @@
 //! What a guest asks of a volume, and the replies.
 
 use crate::geometry::{BlockNumber, BlockSpan};
+use crate::seal::BlockKey;
 use crate::status::VolumeStatus;
 use seatrial_machine::NodeId;
 use std::net::SocketAddr;
@@ -45,6 +46,20 @@ pub enum GuestRequest {
     Snapshot(String),
     /// Removes a snapshot.
     DropSnapshot(String),
+    /// Reads blocks of a snapshot. → [`GuestReply::Bytes`]
+    ReadSnapshot(String, BlockSpan),
+    /// Which of these blocks of a snapshot hold data. → [`GuestReply::Extents`]
+    SnapshotExtents(String, BlockSpan),
+    /// Adds a key, with which blocks are sealed from now on; blocks that were sealed with earlier ones are sealed again in the
+    /// background.
+    AddKey {
+        /// Its epoch, larger than those of all others.
+        epoch: u16,
+        /// The key.
+        key: BlockKey,
+    },
+    /// Reads all blocks of all replicas in the background, and repairs those that are damaged.
+    Repair,
     /// Attaches to the replicas. → `Done` when the volume can be used.
     Activate {
         /// The generation, larger than every earlier one; `None`: the next.

@@ -6,6 +6,7 @@ use aes_gcm_siv::aead::{AeadInOut, KeyInit};
 use aes_gcm_siv::{Aes256GcmSiv, Nonce, Tag};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// Bytes of a key.
 pub const KEY_LENGTH: usize = 32;
@@ -22,7 +23,18 @@ pub struct KeyRing {
     newest: u16,
     /// False: the planted bug [`VolumeBug::SwappedBlocks`](crate::VolumeBug::SwappedBlocks).
     binds_blocks: bool,
-    keys: BTreeMap<u16, Aes256GcmSiv>,
+    /// Shared: each job has a ring.
+    keys: Arc<BTreeMap<u16, Aes256GcmSiv>>,
+}
+
+/// The bytes of a key. They are never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BlockKey(pub [u8; KEY_LENGTH]);
+
+impl fmt::Debug for BlockKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BlockKey")
+    }
 }
 
 impl fmt::Debug for KeyRing {
@@ -39,21 +51,55 @@ impl fmt::Debug for KeyRing {
 impl KeyRing {
     /// A ring with one key of epoch 0.
     pub fn new(volume: VolumeId, key: &[u8; KEY_LENGTH]) -> KeyRing {
-        let keys = BTreeMap::from([(0, Aes256GcmSiv::new(key.into()))]);
+        KeyRing::of_epoch(volume, 0, key)
+    }
+
+    /// A ring with one key of any epoch.
+    pub fn of_epoch(volume: VolumeId, epoch: u16, key: &[u8; KEY_LENGTH]) -> KeyRing {
+        let keys = BTreeMap::from([(epoch, Aes256GcmSiv::new(key.into()))]);
         KeyRing {
             volume,
-            newest: 0,
+            newest: epoch,
             binds_blocks: true,
-            keys,
+            keys: Arc::new(keys),
         }
     }
 
     /// Adds the key of an epoch; the largest epoch seals.
     #[must_use]
     pub fn with(mut self, epoch: u16, key: &[u8; KEY_LENGTH]) -> KeyRing {
-        self.keys.insert(epoch, Aes256GcmSiv::new(key.into()));
+        Arc::make_mut(&mut self.keys).insert(epoch, Aes256GcmSiv::new(key.into()));
         self.newest = self.newest.max(epoch);
         self
+    }
+
+    /// The epoch whose key seals.
+    pub const fn newest(&self) -> u16 {
+        self.newest
+    }
+
+    /// Is there a key of an earlier epoch?
+    pub fn has_older(&self) -> bool {
+        self.keys.len() > 1
+    }
+
+    /// Drops the keys of earlier epochs.
+    pub(crate) fn drop_older(&mut self) {
+        let newest = self.newest;
+        Arc::make_mut(&mut self.keys).retain(|epoch, _| *epoch == newest);
+    }
+
+    /// A text from which the newest key can be recognised, and nothing else: the tag of nothing, with a nonce that no block has.
+    pub fn check_text(&self) -> String {
+        let block = BlockNumber(u64::MAX);
+        let version = BlockVersion {
+            generation: u32::MAX,
+            counter: u64::MAX,
+        };
+        let mut slot = Vec::new();
+        self.seal(&mut slot, block, version, &[]);
+        let tag = BlockContext::decode(&slot).map(|it| u128::from_be_bytes(it.tag));
+        format!("{:032x}", tag.unwrap_or_default())
     }
 
     /// Plants a bug: block numbers are not authenticated.

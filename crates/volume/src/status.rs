@@ -28,6 +28,53 @@ pub struct VolumeStatus {
     pub replicas: Vec<MirrorStatus>,
     /// Names of the snapshots.
     pub snapshots: Vec<String>,
+    /// The epoch of the key that seals, and whether keys of earlier ones are still needed.
+    pub epoch: (u16, bool),
+    /// Sweeps over all blocks, the last one of each kind.
+    pub sweeps: Vec<SweepStatus>,
+}
+
+/// What a sweep over all blocks does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SweepKind {
+    /// Copies from the parent the blocks that were never written.
+    Fill,
+    /// Seals blocks with the newest key.
+    Rekey,
+    /// Reads the blocks of each replica and repairs damaged ones.
+    Repair,
+}
+
+impl SweepKind {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SweepKind::Fill => "fill",
+            SweepKind::Rekey => "rekey",
+            SweepKind::Repair => "repair",
+        }
+    }
+}
+
+/// The progress of a sweep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SweepStatus {
+    /// What it does.
+    pub kind: SweepKind,
+    /// Blocks that it has looked at, of all.
+    pub looked: u64,
+    /// Blocks of the volume.
+    pub blocks: u64,
+    /// Blocks that it wrote; of a repair, damaged ones.
+    pub changed: u64,
+    /// Blocks that no replica could deliver.
+    pub failed: u64,
+    /// Is it complete, and durable on a quorum?
+    pub is_done: bool,
+    /// Snapshots that are older than its end: they still need the parent, or earlier keys.
+    pub needed_by: Vec<String>,
+    /// Why it waits; empty if it does not.
+    pub reason: String,
 }
 
 /// How an upstairs sees a replica.

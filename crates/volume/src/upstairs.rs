@@ -5,9 +5,11 @@ mod flushes;
 mod guest_reads;
 mod live_repair;
 mod mirror;
+mod parent;
 mod questions;
 mod seal_jobs;
 mod stream_items;
+mod sweeps;
 mod unwritten;
 mod volume_description;
 mod writes;
@@ -25,12 +27,16 @@ use flushes::Flushes;
 use guest_reads::GuestReads;
 use live_repair::{Repair, VerifiedChunk};
 use mirror::Mirror;
+pub use parent::ParentVolume;
+use parent::{ParentBlocks, ParentReads};
 use questions::Questions;
 use seal_jobs::{OpenedSlots, SealedSlots};
 use seatrial_machine::{Input, Machine, NodeId, Output, StatusSheet, Ticket, Time};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 use stream_items::StreamItems;
+use sweeps::{Sweeps, is_internal};
 use unwritten::RangeLocks;
 use volume_description::UpstairsFigures;
 
@@ -68,6 +74,12 @@ pub struct UpstairsOptions {
     pub repair_window: usize,
     /// Bytes a second that repairs may copy.
     pub repair_rate: u64,
+    /// Bytes a second that each sweep over all blocks may read or write.
+    pub sweep_rate: u64,
+    /// Bytes that a sweep handles at once, at most [`READ_LENGTH_MAX`](crate::READ_LENGTH_MAX).
+    pub sweep_piece: u32,
+    /// Where blocks are read that were never written: the volume is a clone.
+    pub parent: Option<Arc<dyn ParentVolume>>,
     /// A bug to plant.
     pub bug: Option<VolumeBug>,
 }
@@ -95,6 +107,9 @@ impl UpstairsOptions {
             inline_bytes_max: 8 << 10,
             repair_window: 16,
             repair_rate: 200 << 20,
+            sweep_rate: 100 << 20,
+            sweep_piece: 256 << 10,
+            parent: None,
             bug: None,
         }
     }
@@ -130,6 +145,8 @@ pub struct Upstairs {
     questions: Questions,
     repairs: BTreeMap<usize, Repair>,
     locks: RangeLocks,
+    parent_reads: ParentReads,
+    sweeps: Sweeps,
     /// Names of the snapshots, and the flush of each.
     snapshots: Vec<(String, u64)>,
     /// Counts the blocks that were sealed.
@@ -179,6 +196,8 @@ impl Upstairs {
             questions: Questions::default(),
             repairs: BTreeMap::new(),
             locks: RangeLocks::default(),
+            parent_reads: ParentReads::default(),
+            sweeps: Sweeps::default(),
             snapshots: Vec::new(),
             counter: 0,
             waiting: VecDeque::new(),
@@ -225,6 +244,8 @@ impl Upstairs {
                 .map(|(at, it)| self.mirror_status(at, it))
                 .collect(),
             snapshots: self.snapshots.iter().map(|it| it.0.clone()).collect(),
+            epoch: (self.options.keys.newest(), self.options.keys.has_older()),
+            sweeps: self.sweep_status(),
         }
     }
 
@@ -279,6 +300,14 @@ impl Upstairs {
         })
     }
 
+    /// The blocks of a request to a snapshot.
+    fn span_of_snapshot(&self, name: &str, span: BlockSpan) -> Result<BlockSpan, GuestError> {
+        if !self.snapshots.iter().any(|it| it.0 == name) {
+            return Err(GuestError::Snapshot(format!("there is no snapshot {name}")));
+        }
+        self.checked(span)
+    }
+
     fn checked(&self, span: BlockSpan) -> Result<BlockSpan, GuestError> {
         if self.options.geometry.contains(span) {
             return Ok(span);
@@ -290,6 +319,10 @@ impl Upstairs {
     }
 
     fn reply(&mut self, ticket: Ticket, reply: GuestReply, out: &mut Outputs) {
+        if is_internal(ticket) {
+            let now = self.figures.now;
+            return self.sweep_replied(now, ticket, reply, out);
+        }
         self.replies += 1;
         let is_error = matches!(reply, GuestReply::Failed(_));
         self.figures.end(ticket, is_error);
@@ -297,7 +330,7 @@ impl Upstairs {
     }
 
     fn fail(&mut self, ticket: Ticket, error: GuestError, out: &mut Outputs) {
-        self.failed += 1;
+        self.failed += u64::from(!is_internal(ticket));
         self.reply(ticket, GuestReply::Failed(error), out);
     }
 
@@ -313,18 +346,25 @@ impl Upstairs {
             _ if !self.is_active() => Err(self.inactive()),
             GuestRequest::Read(span) => self
                 .checked(span)
-                .map(|span| self.begin_read(now, ticket, span, out)),
-            GuestRequest::Write { .. } | GuestRequest::Trim { .. } => {
+                .map(|span| self.begin_read(now, ticket, (span, ""), None, out)),
+            GuestRequest::ReadSnapshot(name, span) => self
+                .span_of_snapshot(&name, span)
+                .map(|span| self.begin_read(now, ticket, (span, &name), None, out)),
+            GuestRequest::Write { .. }
+            | GuestRequest::Trim { .. }
+            | GuestRequest::WriteUnwritten { .. } => {
                 self.waiting.push_back((ticket, request));
                 self.admit_writes(now, out);
                 Ok(())
             }
-            GuestRequest::WriteUnwritten { first, bytes } => self
-                .span_of(first, bytes.len())
-                .map(|span| self.begin_unwritten(now, ticket, span, bytes, out)),
             GuestRequest::Extents(span) => self
                 .checked(span)
-                .map(|span| self.begin_extents(now, ticket, span, out)),
+                .map(|span| self.begin_extents(now, ticket, span, "", out)),
+            GuestRequest::SnapshotExtents(name, span) => self
+                .span_of_snapshot(&name, span)
+                .map(|span| self.begin_extents(now, ticket, span, &name, out)),
+            GuestRequest::AddKey { epoch, key } => self.add_key(now, ticket, (epoch, &key), out),
+            GuestRequest::Repair => self.begin_repair_sweep(now, ticket, out),
             GuestRequest::Flush => {
                 self.begin_flush(now, Some(ticket), out);
                 Ok(())
@@ -332,8 +372,9 @@ impl Upstairs {
             GuestRequest::Snapshot(name) => self.begin_snapshot(now, ticket, name, out),
             GuestRequest::DropSnapshot(name) => self.drop_snapshot(now, ticket, name, out),
             GuestRequest::Deactivate => {
-                self.begin_flush(now, Some(ticket), out);
                 self.phase = ActivationPhase::Closing;
+                self.begin_flush(now, Some(ticket), out);
+                self.close_if_flushed(now, out);
                 Ok(())
             }
             GuestRequest::Replace { replica, address } => {
@@ -437,8 +478,12 @@ impl Upstairs {
             }
             Err(other) => other,
         };
-        if let Ok(verified) = result.downcast::<VerifiedChunk>() {
-            self.have_verified(now, &verified, out);
+        let result = match result.downcast::<VerifiedChunk>() {
+            Ok(verified) => return self.have_verified(now, &verified, out),
+            Err(other) => other,
+        };
+        if let Ok(read) = result.downcast::<ParentBlocks>() {
+            self.have_parent(now, *read, out);
         }
     }
 
@@ -450,6 +495,7 @@ impl Upstairs {
         self.ask_again(now, out);
         self.flush_in_time(now, out);
         self.step_repairs(now, out);
+        self.step_sweeps(now, out);
         self.admit_writes(now, out);
         self.retry_reads(now, out);
         self.retry_all_versions(now, out);

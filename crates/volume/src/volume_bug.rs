@@ -29,11 +29,15 @@ pub enum VolumeBug {
     ReadOvertakesWrite,
     /// What a replica changed after its last flush is not repaired.
     GhostsKept,
+    /// Filling a clone overwrites what a guest has written meanwhile.
+    FillOverwrites,
+    /// Sealing with a new key does not keep writes of guests out.
+    RekeyWithoutLock,
 }
 
 impl VolumeBug {
     /// All of them.
-    pub const ALL: [VolumeBug; 12] = [
+    pub const ALL: [VolumeBug; 14] = [
         VolumeBug::ForgottenGeneration,
         VolumeBug::FlushAtOneCopy,
         VolumeBug::MissingSync,
@@ -46,6 +50,8 @@ impl VolumeBug {
         VolumeBug::ReadsWhileRepairing,
         VolumeBug::ReadOvertakesWrite,
         VolumeBug::GhostsKept,
+        VolumeBug::FillOverwrites,
+        VolumeBug::RekeyWithoutLock,
     ];
 
     /// Its name on the command line.
@@ -63,6 +69,8 @@ impl VolumeBug {
             VolumeBug::ReadsWhileRepairing => "reads-while-repairing",
             VolumeBug::ReadOvertakesWrite => "read-overtakes-write",
             VolumeBug::GhostsKept => "ghosts-kept",
+            VolumeBug::FillOverwrites => "fill-overwrites",
+            VolumeBug::RekeyWithoutLock => "rekey-without-lock",
         }
     }
 }

@@ -107,6 +107,7 @@ pub(crate) fn export(bytes: u64) -> NbdExport {
         bytes,
         block_length: 4_096,
         is_read_only: false,
+        snapshot: None,
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) const ALLOCATION_CONTEXT: u32 = 1;
 /// What clients can attach to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NbdExport {
-    /// Its name; the empty name means it as well.
+    /// Its name.
     pub name: String,
     /// A text about it.
     pub description: String,
@@ -55,12 +55,21 @@ pub struct NbdExport {
     pub block_length: u32,
     /// Are writes refused?
     pub is_read_only: bool,
+    /// The snapshot whose blocks it has; `None`: the volume itself.
+    pub snapshot: Option<String>,
 }
 
 impl NbdExport {
-    /// Is this its name, or the empty one?
-    fn is_called(&self, name: &[u8]) -> bool {
-        name.is_empty() || name == self.name.as_bytes()
+    /// The export of a snapshot of this volume: read-only, its name is `NAME@SNAPSHOT`.
+    #[must_use]
+    pub fn of_snapshot(&self, snapshot: &str) -> NbdExport {
+        NbdExport {
+            name: format!("{}@{snapshot}", self.name),
+            description: format!("snapshot {snapshot} of {}", self.description),
+            is_read_only: true,
+            snapshot: Some(snapshot.to_owned()),
+            ..self.clone()
+        }
     }
 
     /// The transmission flags.
@@ -99,6 +108,8 @@ pub struct NbdSession {
     pub is_read_only: bool,
     /// Bytes of the volume.
     pub bytes: u64,
+    /// The snapshot that is read; `None`: the volume itself.
+    pub snapshot: Option<String>,
 }
 
 /// What a handshake does next.
@@ -126,7 +137,7 @@ enum HandshakeState {
 /// [`OPTION_LENGTH_MAX`] and 16 bytes.
 #[derive(Debug)]
 pub struct NbdHandshake {
-    export: NbdExport,
+    exports: Vec<NbdExport>,
     state: HandshakeState,
     options: u32,
     has_zeroes: bool,
@@ -135,16 +146,23 @@ pub struct NbdHandshake {
 }
 
 impl NbdHandshake {
-    /// A handshake for an export. The server sends [`NbdHandshake::greeting`] first.
-    pub fn new(export: NbdExport) -> NbdHandshake {
+    /// A handshake for one or more exports; the empty name means the first. The server sends [`NbdHandshake::greeting`] first.
+    pub fn new(exports: Vec<NbdExport>) -> NbdHandshake {
+        assert!(!exports.is_empty(), "a server has an export");
         NbdHandshake {
-            export,
+            exports,
             state: HandshakeState::Flags,
             options: 0,
             has_zeroes: true,
             is_structured: false,
             has_block_status: false,
         }
+    }
+
+    /// The export of this name.
+    fn export(&self, name: &[u8]) -> Option<&NbdExport> {
+        let mut exports = self.exports.iter();
+        exports.find(|it| name.is_empty() || name == it.name.as_bytes())
     }
 
     /// The first bytes of a connection: fixed newstyle, zeros may be omitted.
@@ -248,10 +266,12 @@ impl NbdHandshake {
             }
             OPTION_GO | OPTION_INFO => return Ok(self.info(option, data, out)),
             OPTION_LIST if data.is_empty() => {
-                let name = self.export.name.as_bytes();
-                let mut server = (name.len() as u32).to_be_bytes().to_vec();
-                server.extend_from_slice(name);
-                reply(out, option, REPLY_SERVER, &server);
+                for export in &self.exports {
+                    let name = export.name.as_bytes();
+                    let mut server = (name.len() as u32).to_be_bytes().to_vec();
+                    server.extend_from_slice(name);
+                    reply(out, option, REPLY_SERVER, &server);
+                }
                 reply(out, option, REPLY_ACK, b"");
             }
             OPTION_STRUCTURED_REPLY if data.is_empty() => {
@@ -270,26 +290,27 @@ impl NbdHandshake {
         Ok(NbdProgress::Wait)
     }
 
-    fn session(&self) -> NbdSession {
+    fn session(&self, export: &NbdExport) -> NbdSession {
         NbdSession {
             is_structured: self.is_structured,
             has_block_status: self.has_block_status,
-            is_read_only: self.export.is_read_only,
-            bytes: self.export.bytes,
+            is_read_only: export.is_read_only,
+            bytes: export.bytes,
+            snapshot: export.snapshot.clone(),
         }
     }
 
     fn export_name(&self, name: &[u8], out: &mut Vec<u8>) -> Result<NbdProgress, NbdError> {
-        if !self.export.is_called(name) {
+        let Some(export) = self.export(name) else {
             let name = String::from_utf8_lossy(name).chars().take(100).collect();
             return Err(NbdError::UnknownExport(name));
-        }
-        out.extend_from_slice(&self.export.bytes.to_be_bytes());
-        out.extend_from_slice(&self.export.flags(self.is_structured).to_be_bytes());
+        };
+        out.extend_from_slice(&export.bytes.to_be_bytes());
+        out.extend_from_slice(&export.flags(self.is_structured).to_be_bytes());
         if self.has_zeroes {
             out.extend_from_slice(&[0; 124]);
         }
-        Ok(NbdProgress::Begin(self.session()))
+        Ok(NbdProgress::Begin(self.session(export)))
     }
 
     /// Handles INFO and GO: name, then the numbers of the wanted pieces of information.
@@ -304,11 +325,10 @@ impl NbdHandshake {
             reply(out, option, REPLY_INVALID, b"malformed");
             return NbdProgress::Wait;
         }
-        if !self.export.is_called(name) {
+        let Some(export) = self.export(name) else {
             reply(out, option, REPLY_UNKNOWN, b"there is no such export");
             return NbdProgress::Wait;
-        }
-        let export = &self.export;
+        };
         let mut info = INFO_EXPORT.to_be_bytes().to_vec();
         info.extend_from_slice(&export.bytes.to_be_bytes());
         info.extend_from_slice(&export.flags(self.is_structured).to_be_bytes());
@@ -334,7 +354,7 @@ impl NbdHandshake {
         }
         reply(out, option, REPLY_ACK, b"");
         if option == OPTION_GO {
-            NbdProgress::Begin(self.session())
+            NbdProgress::Begin(self.session(export))
         } else {
             NbdProgress::Wait
         }
@@ -357,7 +377,7 @@ impl NbdHandshake {
             reply(out, option, REPLY_INVALID, b"needs structured replies");
             return;
         }
-        if !self.export.is_called(name) {
+        if self.export(name).is_none() {
             reply(out, option, REPLY_UNKNOWN, b"there is no such export");
             return;
         }

@@ -1,5 +1,6 @@
 //! One request of a client as requests of a guest, one after the other.
 
+use super::handshake::NbdSession;
 use super::nbd_request::{FLAG_FUA, FLAG_NO_HOLE, NbdCommand, NbdRequest};
 use super::reply::{NbdReply, ReplyForm};
 use crate::{BlockNumber, BlockSpan, GuestReply, GuestRequest, REQUEST_LENGTH_MAX};
@@ -43,6 +44,8 @@ enum StepKind {
 pub(super) struct RequestSteps {
     form: ReplyForm,
     kind: StepKind,
+    /// The snapshot that is read.
+    snapshot: Option<String>,
     block_length: u64,
     /// Byte of the volume at which the next step begins.
     position: u64,
@@ -59,7 +62,7 @@ impl RequestSteps {
     pub(super) fn new(
         request: NbdRequest,
         command: NbdCommand,
-        is_structured: bool,
+        session: &NbdSession,
         block_length: u64,
     ) -> RequestSteps {
         let NbdRequest { header, payload } = request;
@@ -110,9 +113,10 @@ impl RequestSteps {
         RequestSteps {
             form: ReplyForm {
                 header,
-                is_structured,
+                is_structured: session.is_structured,
             },
             kind,
+            snapshot: session.snapshot.clone(),
             block_length,
             position: start,
             end,
@@ -153,9 +157,16 @@ impl RequestSteps {
         }
         let (span, fua) = (self.span(), self.is_durable());
         let first = BlockNumber(self.position / self.block_length);
+        let snapshot = self.snapshot.clone();
         match &mut self.kind {
-            StepKind::Read { .. } => Some(GuestRequest::Read(span)),
-            StepKind::Extents { .. } => Some(GuestRequest::Extents(span)),
+            StepKind::Read { .. } => Some(match snapshot {
+                Some(name) => GuestRequest::ReadSnapshot(name, span),
+                None => GuestRequest::Read(span),
+            }),
+            StepKind::Extents { .. } => Some(match snapshot {
+                Some(name) => GuestRequest::SnapshotExtents(name, span),
+                None => GuestRequest::Extents(span),
+            }),
             StepKind::Flush => Some(GuestRequest::Flush),
             StepKind::Nothing => None,
             StepKind::Change { new, edge } => {

@@ -92,7 +92,7 @@ impl NbdRequests {
                 return;
             }
         };
-        let steps = RequestSteps::new(request, command, session.is_structured, self.block_length);
+        let steps = RequestSteps::new(request, command, session, self.block_length);
         self.partial += usize::from(steps.is_partial);
         if self.must_wait(&steps, self.waiting.len()) {
             self.waiting.push_back((connection, steps));

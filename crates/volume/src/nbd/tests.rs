@@ -2,7 +2,7 @@
 
 use super::NbdErrno::{Invalid, NoSpace, Overflow};
 use super::*;
-use crate::{BlockSpan, GuestReply, GuestRequest, REQUEST_LENGTH_MAX};
+use crate::{BlockNumber, BlockSpan, GuestReply, GuestRequest, REQUEST_LENGTH_MAX};
 use seatrial_machine::{Rng, Ticket};
 
 const BLOCK: usize = 512;
@@ -14,6 +14,7 @@ fn export() -> NbdExport {
         bytes: 64 * BLOCK as u64,
         block_length: BLOCK as u32,
         is_read_only: false,
+        snapshot: None,
     }
 }
 
@@ -36,11 +37,11 @@ type OptionReplies = Vec<(u32, u32)>;
 /// are none), and the bytes that were not consumed.
 fn run(input: &[u8]) -> Result<(NbdProgress, OptionReplies, usize), NbdError> {
     let mut whole = Vec::new();
-    let mut handshake = NbdHandshake::new(export());
+    let mut handshake = NbdHandshake::new(vec![export()]);
     let (consumed, progress) = handshake.step(input, &mut whole)?;
     // The same, byte by byte.
     let (mut bytewise, mut buffer) = (Vec::new(), Vec::new());
-    let mut handshake = NbdHandshake::new(export());
+    let mut handshake = NbdHandshake::new(vec![export()]);
     for byte in &input[..consumed] {
         buffer.push(*byte);
         let (taken, _) = handshake.step(&buffer, &mut bytewise)?;
@@ -100,9 +101,64 @@ fn options_are_answered_by_the_protocol() {
         is_structured: true,
         has_block_status: true,
         is_read_only: false,
+        snapshot: None,
         bytes: 64 * BLOCK as u64,
     };
     assert_eq!(run(&input), Ok((NbdProgress::Begin(session), expected, 8)));
+}
+
+/// Snapshots are exports of their own: listed, read-only, and read as what they are.
+#[test]
+fn snapshots_are_exports() {
+    let exports = vec![export(), export().of_snapshot("before")];
+    let mut handshake = NbdHandshake::new(exports);
+    let flags = &[0, 0, 0, 3][..];
+    let go = option(7, &named("disk@before", &[0, 0]));
+    let input = [flags, &option(3, b""), &go].concat();
+    let mut out = Vec::new();
+    let (_, progress) = handshake.step(&input, &mut out).unwrap();
+    let has = |text: &[u8]| out.windows(text.len()).any(|it| it == text);
+    assert!(has(b"\0\0\0\x04disk") && has(b"\0\0\0\x0bdisk@before"));
+    let NbdProgress::Begin(session) = progress else {
+        panic!("{progress:?}")
+    };
+    assert!(session.is_read_only);
+    let mut requests = NbdRequests::new(BLOCK as u32);
+    let mut outputs = Vec::new();
+    for (kind, length) in [(0, 2 * BLOCK), (7, 4 * BLOCK), (1, BLOCK)] {
+        let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
+        for field in [kind, 0, 0, 0, 0, length as u32] {
+            bytes.extend_from_slice(&field.to_be_bytes());
+        }
+        let header = NbdHeader::decode(bytes[..].try_into().unwrap()).unwrap();
+        let session = NbdSession {
+            has_block_status: true,
+            is_structured: true,
+            ..session.clone()
+        };
+        let payload = if kind == 1 {
+            vec![0; BLOCK]
+        } else {
+            Vec::new()
+        };
+        requests.begin(1, &session, NbdRequest { header, payload }, &mut outputs);
+    }
+    let span = |count| BlockSpan {
+        first: BlockNumber(0),
+        count,
+    };
+    let asked: Vec<GuestRequest> = outputs
+        .into_iter()
+        .filter_map(|it| match it {
+            NbdOutput::Guest(_, request) => Some(request),
+            NbdOutput::Reply(..) => None,
+        })
+        .collect();
+    let expected = [
+        GuestRequest::ReadSnapshot("before".into(), span(2)),
+        GuestRequest::SnapshotExtents("before".into(), span(4)),
+    ];
+    assert_eq!(asked, expected);
 }
 
 #[test]
@@ -129,6 +185,7 @@ fn session(is_structured: bool) -> NbdSession {
         is_structured,
         has_block_status: is_structured,
         is_read_only: false,
+        snapshot: None,
         bytes: 64 * BLOCK as u64,
     }
 }
@@ -441,7 +498,7 @@ fn any_bytes_end_in_requests_or_an_error() {
         }
         bytes.truncate(rng.index(bytes.len() + 1));
         let mut out = Vec::new();
-        let mut handshake = NbdHandshake::new(export());
+        let mut handshake = NbdHandshake::new(vec![export()]);
         if let Ok((consumed, _)) = handshake.step(&bytes, &mut out) {
             assert!(consumed <= bytes.len());
         }

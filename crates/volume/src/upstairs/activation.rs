@@ -500,14 +500,20 @@ impl Upstairs {
                     self.reply(ticket, GuestReply::Done, out);
                 }
                 self.retry_reads(now, out);
+                self.begin_sweeps(now, out);
             }
-            ActivationPhase::Closing if !self.flushes.is_pending() => {
-                self.phase = ActivationPhase::Inactive;
-                self.fail_all(&GuestError::Inactive, out);
-                self.end_sessions(now, out);
-                self.options.activates = false;
-            }
-            _ => {}
+            _ => self.close_if_flushed(now, out),
         }
+    }
+
+    /// Ends an activation that is given up, unless a flush is under way.
+    pub(super) fn close_if_flushed(&mut self, now: Time, out: &mut Outputs) {
+        if !matches!(self.phase, ActivationPhase::Closing) || self.flushes.is_pending() {
+            return;
+        }
+        self.phase = ActivationPhase::Inactive;
+        self.fail_all(&GuestError::Inactive, out);
+        self.end_sessions(now, out);
+        self.options.activates = false;
     }
 }

@@ -229,6 +229,8 @@ impl Upstairs {
 
     /// Fails all requests that wait for the replicas.
     pub(super) fn fail_all(&mut self, error: &GuestError, out: &mut Outputs) {
+        self.sweeps.stop();
+        self.parent_reads.give_up();
         let mut tickets = self.flushes.give_up();
         tickets.extend(std::mem::take(&mut self.waiting).into_iter().map(|it| it.0));
         tickets.extend(self.reads.give_up());

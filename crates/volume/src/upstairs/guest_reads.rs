@@ -5,11 +5,13 @@ use crate::geometry::{BlockNumber, BlockSpan};
 use crate::guest::{GuestError, GuestReply};
 use crate::status::MirrorState;
 use crate::upstairs::mirror::{CopiedSlots, Sent};
+use crate::upstairs::parent::ParentAsker;
 use crate::upstairs::questions::Asker;
 use crate::upstairs::seal_jobs::{OpenSlots, OpenedSlots};
+use crate::upstairs::sweeps::is_internal;
 use crate::upstairs::{Outputs, Upstairs};
 use crate::volume_bug::VolumeBug;
-use crate::volume_message::WritePurpose;
+use crate::volume_message::{MapName, WritePurpose};
 use seatrial_machine::{Output, Ticket, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,6 +32,10 @@ struct ReadPart {
     bad: BTreeSet<usize>,
     /// The replica that delivered the slots that are being opened.
     from: usize,
+    /// Name of the snapshot; empty: the volume.
+    map: MapName,
+    /// The bytes, while those of blocks that were never written are read from the parent; and the places of these blocks.
+    opened: Option<(Vec<u8>, Vec<u32>)>,
 }
 
 /// A request, with the parts that have arrived.
@@ -57,6 +63,11 @@ impl GuestReads {
         self.requests.len()
     }
 
+    /// Is this part still needed?
+    pub(super) fn has_part(&self, id: u64) -> bool {
+        self.parts.contains_key(&id)
+    }
+
     /// Gives up all reads; returns their tickets.
     pub(crate) fn give_up(&mut self) -> Vec<Ticket> {
         let requests = std::mem::take(&mut self.requests);
@@ -67,11 +78,13 @@ impl GuestReads {
 }
 
 impl Upstairs {
+    /// Begins a read of the volume or of a snapshot. With a replica, it is asked first.
     pub(super) fn begin_read(
         &mut self,
         now: Time,
         ticket: Ticket,
-        span: BlockSpan,
+        (span, map): (BlockSpan, &str),
+        first: Option<usize>,
         out: &mut Outputs,
     ) {
         let length = self.options.geometry.block_length as usize;
@@ -92,7 +105,8 @@ impl Upstairs {
             };
             self.reads.last += 1;
             let id = self.reads.last;
-            let after = if self.has_bug(VolumeBug::ReadOvertakesWrite) {
+            // A snapshot does not change.
+            let after = if self.has_bug(VolumeBug::ReadOvertakesWrite) || !map.is_empty() {
                 0
             } else {
                 self.items.last_write(part)
@@ -106,9 +120,11 @@ impl Upstairs {
                     after,
                     bad: BTreeSet::new(),
                     from: 0,
+                    map: map.to_owned(),
+                    opened: None,
                 },
             );
-            self.seek_part(now, id, out);
+            self.seek_part_at(now, id, first, out);
         }
     }
 
@@ -130,16 +146,25 @@ impl Upstairs {
 
     /// Asks a replica for a part, or parks it.
     fn seek_part(&mut self, now: Time, id: u64, out: &mut Outputs) {
+        self.seek_part_at(now, id, None, out);
+    }
+
+    fn seek_part_at(&mut self, now: Time, id: u64, first: Option<usize>, out: &mut Outputs) {
         let Some(part) = self.reads.parts.get(&id) else {
             return;
         };
-        let (span, place) = (part.span, part.place);
+        let span = part.span;
         if !self.is_active() || !self.has_quorum() {
             self.reads.parked.push(id);
             return;
         }
-        if let Some(mirror) = self.reader_of(part.after, &part.bad) {
-            let what = (span, String::new());
+        let is_ready = |at: &usize| {
+            let mirror = &self.mirrors[*at];
+            mirror.state == MirrorState::Active && mirror.applied_item >= part.after
+        };
+        let first = first.filter(is_ready);
+        if let Some(mirror) = first.or_else(|| self.reader_of(part.after, &part.bad)) {
+            let what = (span, part.map.clone());
             self.ask_slots(now, mirror, Asker::Read(id), what, out);
             return;
         }
@@ -148,9 +173,14 @@ impl Upstairs {
             self.reads.parked.push(id);
             return;
         }
-        debug_assert!(place < usize::MAX, "a part has a place");
-        let block = span.first;
-        self.fail_read(id, GuestError::Damaged(block), out);
+        let (block, map) = (span.first, part.map.clone());
+        let is_dropped = !map.is_empty() && !self.snapshots.iter().any(|it| it.0 == map);
+        let error = if is_dropped {
+            GuestError::Snapshot(format!("there is no snapshot {map}"))
+        } else {
+            GuestError::Damaged(block)
+        };
+        self.fail_read(id, error, out);
     }
 
     fn fail_read(&mut self, id: u64, error: GuestError, out: &mut Outputs) {
@@ -177,7 +207,8 @@ impl Upstairs {
             && is_there
         {
             part.bad.insert(mirror);
-            self.mirrors[mirror].damaged += 1;
+            // A snapshot may have been dropped, or be younger than what the replica has carried out.
+            self.mirrors[mirror].damaged += u64::from(part.map.is_empty());
         }
         self.seek_part(now, id, out);
     }
@@ -232,10 +263,56 @@ impl Upstairs {
             self.seek_part(now, id, out);
             return;
         };
+        let (bad, span, map) = (part.bad.clone(), part.span, part.map.clone());
+        self.heal(now, &bad, (span, &map), &opened.slots, out);
+        let (Some(first), Some(last)) = (opened.absent.first(), opened.absent.last()) else {
+            self.end_part(id, bytes, out);
+            return;
+        };
+        if self.options.parent.is_none() {
+            self.end_part(id, bytes, out);
+            return;
+        }
+        let needed = BlockSpan {
+            first: BlockNumber(span.first.0 + u64::from(*first)),
+            count: last - first + 1,
+        };
+        if let Some(part) = self.reads.parts.get_mut(&id) {
+            part.opened = Some((bytes, opened.absent));
+        }
+        self.read_parent(now, ParentAsker::Part(id), needed, out);
+    }
+
+    /// The parent has delivered what was never written here.
+    pub(super) fn complete_part(
+        &mut self,
+        id: u64,
+        span: BlockSpan,
+        from: &[u8],
+        out: &mut Outputs,
+    ) {
+        let length = self.options.geometry.block_length as usize;
+        let Some(part) = self.reads.parts.get_mut(&id) else {
+            return;
+        };
+        let Some((mut bytes, absent)) = part.opened.take() else {
+            return;
+        };
+        let skipped = (span.first.0 - part.span.first.0) as usize;
+        for place in absent {
+            let place = place as usize;
+            let source = (place - skipped) * length;
+            let target = place * length;
+            bytes[target..target + length].copy_from_slice(&from[source..source + length]);
+        }
+        self.end_part(id, bytes, out);
+    }
+
+    /// A part is there.
+    fn end_part(&mut self, id: u64, bytes: Vec<u8>, out: &mut Outputs) {
         let Some(part) = self.reads.parts.remove(&id) else {
             return;
         };
-        self.heal(now, &part.bad, part.span, &opened.slots, out);
         let Some(request) = self.reads.requests.get_mut(&part.ticket) else {
             return;
         };
@@ -254,8 +331,10 @@ impl Upstairs {
                 .flat_map(|it| it.take().unwrap_or_default())
                 .collect(),
         };
-        self.done[0] += 1;
-        self.bytes[0] += bytes.len() as u64;
+        if !is_internal(part.ticket) {
+            self.done[0] += 1;
+            self.bytes[0] += bytes.len() as u64;
+        }
         self.reply(part.ticket, GuestReply::Bytes(bytes), out);
     }
 
@@ -264,7 +343,7 @@ impl Upstairs {
         &mut self,
         now: Time,
         bad: &BTreeSet<usize>,
-        span: BlockSpan,
+        (span, map): (BlockSpan, &str),
         slots: &[u8],
         out: &mut Outputs,
     ) {
@@ -274,7 +353,7 @@ impl Upstairs {
             }
             let copied = CopiedSlots {
                 purpose: WritePurpose::Heal,
-                map: String::new(),
+                map: map.to_owned(),
                 flush: self.flushes.last(),
                 since: 0,
                 span,

@@ -22,6 +22,8 @@ pub(crate) enum Asker {
         chunk: u64,
         is_source: bool,
     },
+    /// A sweep looks at a piece.
+    Sweep(u64),
     /// A repair reads a chunk.
     Copy { repair: RepairId, chunk: u64 },
 }
@@ -165,6 +167,12 @@ impl Upstairs {
             (Asker::Versions(request), FromReplica::Versions { versions, .. }) => {
                 self.have_versions(now, request, &versions, out);
             }
+            (Asker::Sweep(number), FromReplica::Versions { versions, .. }) => {
+                self.have_sweep_versions(now, number, &versions, out);
+            }
+            (Asker::Sweep(number), FromReplica::Slots { slots, .. }) => {
+                self.have_sweep_slots(now, number, slots, out);
+            }
             (Asker::Changes { repair }, FromReplica::Changes { next, chunks, .. }) => {
                 self.have_changes(now, repair, next, &chunks, out);
             }
@@ -188,6 +196,7 @@ impl Upstairs {
         match asker {
             Asker::Read(part) => self.read_failed(now, part, mirror, out),
             Asker::Versions(request) => self.retry_versions(now, request, out),
+            Asker::Sweep(number) => self.sweep_unanswered(number),
             Asker::Changes { repair }
             | Asker::Compare { repair, .. }
             | Asker::Copy { repair, .. } => {

@@ -1,6 +1,6 @@
 //! Encryption and decryption, outside of the upstairs' turns.
 
-use crate::block_context::{BlockVersion, split_slots};
+use crate::block_context::{BlockContent, BlockVersion, split_slots};
 use crate::geometry::{BlockNumber, BlockSpan};
 use crate::seal::KeyRing;
 use seatrial_machine::{Computed, Job, Time};
@@ -72,6 +72,8 @@ pub(crate) struct OpenSlots {
 /// The plain bytes, or the first block that is not intact; and the slots.
 pub(crate) struct OpenedSlots {
     pub(crate) result: Result<Vec<u8>, BlockNumber>,
+    /// Blocks that were never written, as places in the span.
+    pub(crate) absent: Vec<u32>,
     pub(crate) slots: Vec<u8>,
     pub(crate) begun: Time,
 }
@@ -84,19 +86,24 @@ impl Job for OpenSlots {
 
 impl OpenSlots {
     pub(crate) fn open(self) -> OpenedSlots {
-        let result = self.plain();
+        let mut absent = Vec::new();
+        let result = self.plain(&mut absent);
         OpenedSlots {
             result,
+            absent,
             slots: self.slots,
             begun: self.begun,
         }
     }
 
-    fn plain(&self) -> Result<Vec<u8>, BlockNumber> {
+    fn plain(&self, absent: &mut Vec<u32>) -> Result<Vec<u8>, BlockNumber> {
         let slots = split_slots(&self.slots, self.span.count, self.block_length);
         let slots = slots.ok_or(self.span.first)?;
         let mut plain = Vec::with_capacity(self.span.count as usize * self.block_length as usize);
-        for (block, slot) in self.span.blocks().zip(&slots) {
+        for (place, (block, slot)) in (0..).zip(self.span.blocks().zip(&slots)) {
+            if slot.context.content == BlockContent::Absent {
+                absent.push(place);
+            }
             if !self.keys.open(&mut plain, block, slot, self.block_length) {
                 return Err(block);
             }

@@ -5,6 +5,7 @@ use crate::geometry::{BlockNumber, BlockSpan};
 use crate::guest::GuestReply;
 use crate::upstairs::questions::Asker;
 use crate::upstairs::{Outputs, Upstairs};
+use crate::volume_message::MapName;
 use seatrial_machine::{Ticket, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +16,8 @@ struct Looking {
     span: BlockSpan,
     /// The bytes to write where nothing was written; `None`: the guest asks which blocks hold data.
     bytes: Option<Vec<u8>>,
+    /// Name of the snapshot; empty: the volume.
+    map: MapName,
     /// A replica must have carried out this item.
     after: u64,
     /// Blocks that were looked at, and what they hold.
@@ -30,6 +33,8 @@ const PIECE: u32 = 4_096;
 #[derive(Debug, Default)]
 pub(crate) struct RangeLocks {
     open: BTreeMap<u64, Looking>,
+    /// Blocks that a sweep writes again.
+    held: BTreeMap<u64, BlockSpan>,
     last: u64,
 }
 
@@ -37,11 +42,27 @@ impl RangeLocks {
     /// Is one of these blocks locked?
     pub(crate) fn overlaps(&self, span: BlockSpan) -> bool {
         let mut writing = self.open.values().filter(|it| it.bytes.is_some());
-        writing.any(|it| it.span.overlaps(span))
+        let mut held = self.held.values();
+        held.any(|it| it.overlaps(span)) || writing.any(|it| it.span.overlaps(span))
+    }
+
+    /// Locks blocks; returns the number of the lock.
+    pub(crate) fn hold(&mut self, span: BlockSpan) -> u64 {
+        self.last += 1;
+        self.held.insert(self.last, span);
+        self.last
+    }
+
+    /// Ends a lock.
+    pub(crate) fn release(&mut self, lock: Option<u64>) {
+        if let Some(lock) = lock {
+            self.held.remove(&lock);
+        }
     }
 
     /// Gives up all requests; returns their tickets.
     pub(crate) fn give_up(&mut self) -> Vec<Ticket> {
+        self.held.clear();
         let open = std::mem::take(&mut self.open);
         open.into_values().map(|it| it.ticket).collect()
     }
@@ -56,7 +77,7 @@ impl Upstairs {
         bytes: Vec<u8>,
         out: &mut Outputs,
     ) {
-        self.look(now, ticket, span, Some(bytes), out);
+        self.look(now, ticket, (span, ""), Some(bytes), out);
     }
 
     pub(super) fn begin_extents(
@@ -64,16 +85,17 @@ impl Upstairs {
         now: Time,
         ticket: Ticket,
         span: BlockSpan,
+        map: &str,
         out: &mut Outputs,
     ) {
-        self.look(now, ticket, span, None, out);
+        self.look(now, ticket, (span, map), None, out);
     }
 
     fn look(
         &mut self,
         now: Time,
         ticket: Ticket,
-        span: BlockSpan,
+        (span, map): (BlockSpan, &str),
         bytes: Option<Vec<u8>>,
         out: &mut Outputs,
     ) {
@@ -83,7 +105,12 @@ impl Upstairs {
             ticket,
             span,
             bytes,
-            after: self.items.last_write(span),
+            map: map.to_owned(),
+            after: if map.is_empty() {
+                self.items.last_write(span)
+            } else {
+                0
+            },
             seen: Vec::new(),
             is_asked: false,
         };
@@ -104,14 +131,14 @@ impl Upstairs {
             first: BlockNumber(looking.span.first.0 + u64::from(at)),
             count: largest.min(looking.span.count - at),
         };
-        let after = looking.after;
+        let (after, map) = (looking.after, looking.map.clone());
         if self.has_quorum()
             && let Some(mirror) = self.reader_of(after, &BTreeSet::new())
         {
             if let Some(looking) = self.locks.open.get_mut(&id) {
                 looking.is_asked = true;
             }
-            let what = (piece, String::new());
+            let what = (piece, map);
             self.ask_versions(now, mirror, Asker::Versions(id), what, out);
         }
     }
@@ -147,8 +174,9 @@ impl Upstairs {
         let Some(looking) = self.locks.open.remove(&id) else {
             return;
         };
+        let has_parent = self.options.parent.is_some();
         let reply = match looking.bytes {
-            None => GuestReply::Extents(extents(&looking.seen)),
+            None => GuestReply::Extents(extents(&looking.seen, has_parent)),
             Some(bytes) => {
                 self.write_absent(now, looking.span, &looking.seen, &bytes, out);
                 GuestReply::Done
@@ -185,13 +213,14 @@ impl Upstairs {
     }
 }
 
-/// Runs of blocks with and without data.
-fn extents(seen: &[(BlockVersion, bool)]) -> Vec<(u32, bool)> {
+/// Runs of blocks with and without data. What was never written may have data of the parent.
+fn extents(seen: &[(BlockVersion, bool)], has_parent: bool) -> Vec<(u32, bool)> {
     let mut runs: Vec<(u32, bool)> = Vec::new();
-    for (_, has_data) in seen {
+    for (version, has_data) in seen {
+        let has_data = *has_data || has_parent && *version == BlockVersion::ABSENT;
         match runs.last_mut() {
-            Some((count, data)) if data == has_data => *count += 1,
-            _ => runs.push((1, *has_data)),
+            Some((count, data)) if *data == has_data => *count += 1,
+            _ => runs.push((1, has_data)),
         }
     }
     runs

@@ -87,6 +87,58 @@ impl Upstairs {
         self.describe_stages(sheet);
         self.describe_stream(sheet);
         self.describe_mirrors(now, sheet);
+        self.describe_sweeps(sheet);
+    }
+
+    fn describe_sweeps(&self, sheet: &mut StatusSheet) {
+        let mut rows = Vec::new();
+        for sweep in self.sweep_status() {
+            let labels = || vec![("sweep", sweep.kind.name().to_owned())];
+            for (name, about, value) in [
+                (
+                    "volume_sweep_looked_blocks",
+                    "Blocks that the sweep has looked at",
+                    sweep.looked,
+                ),
+                (
+                    "volume_sweep_changed_blocks",
+                    "Blocks that the sweep wrote; of a repair, damaged reads",
+                    sweep.changed,
+                ),
+                (
+                    "volume_sweep_failed_blocks",
+                    "Blocks that no replica could deliver",
+                    sweep.failed,
+                ),
+            ] {
+                sheet.metric(name, about, labels(), MetricValue::Gauge(value as f64));
+            }
+            rows.push(vec![
+                sweep.kind.name().to_owned(),
+                format!("{} of {}", thousands(sweep.looked), thousands(sweep.blocks)),
+                thousands(sweep.changed),
+                thousands(sweep.failed),
+                sweep.reason,
+                sweep.needed_by.join(", "),
+            ]);
+        }
+        if !rows.is_empty() {
+            let columns = &[
+                "sweep",
+                "blocks looked at",
+                "written",
+                "failed",
+                "waits for",
+                "needed by snapshots",
+            ];
+            sheet.table("Sweeps over all blocks", columns, rows);
+        }
+        let about = "Bytes read from the parent of the volume";
+        sheet.counter(
+            "volume_parent_read_bytes_total",
+            about,
+            self.parent_reads.bytes,
+        );
     }
 
     fn describe_facts(&self, sheet: &mut StatusSheet) {

@@ -25,7 +25,8 @@ impl Upstairs {
     pub(super) fn admit_writes(&mut self, now: Time, out: &mut Outputs) {
         while let Some((_, request)) = self.waiting.front() {
             let (bytes, span) = match request {
-                GuestRequest::Write { first, bytes, .. } => {
+                GuestRequest::Write { first, bytes, .. }
+                | GuestRequest::WriteUnwritten { first, bytes } => {
                     (bytes.len(), self.span_of(*first, bytes.len()))
                 }
                 GuestRequest::Trim { range, .. } => (0, self.checked(*range)),
@@ -71,6 +72,9 @@ impl Upstairs {
             GuestRequest::Trim { fua, .. } => {
                 self.done[3] += 1;
                 (Vec::new(), fua)
+            }
+            GuestRequest::WriteUnwritten { bytes, .. } => {
+                return self.begin_unwritten(now, ticket, span, bytes, out);
             }
             _ => return,
         };

@@ -32,11 +32,25 @@ impl Default for BlockHistory {
 #[derive(Debug, Default)]
 pub(crate) struct GuestModel {
     blocks: BTreeMap<u64, BlockHistory>,
+    /// The value of a block that was never written; `None`: 0.
+    initial: Option<fn(u64) -> u64>,
 }
 
 impl GuestModel {
     fn block(&mut self, block: u64) -> &mut BlockHistory {
-        self.blocks.entry(block).or_default()
+        let initial = self.initial;
+        self.blocks.entry(block).or_insert_with(|| BlockHistory {
+            values: vec![initial.map_or(0, |initial| initial(block))],
+            ..BlockHistory::default()
+        })
+    }
+
+    /// A disk that does not begin with zeros.
+    pub(crate) fn with_initial(initial: fn(u64) -> u64) -> GuestModel {
+        GuestModel {
+            initial: Some(initial),
+            ..GuestModel::default()
+        }
     }
 
     /// A write begins: the block may have its value from now on.

@@ -2,4 +2,6 @@
 
 mod description;
 mod guest_model;
+mod known_faults;
+mod sweeps;
 mod world;
