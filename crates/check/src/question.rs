@@ -187,6 +187,12 @@ fn own_workload(attributes: &Json) -> Option<&str> {
     (attributes["format"] != "jepsen").then_some(workload)
 }
 
+/// The checker of the client protocol, if the history was recorded through it.
+fn client_protocol(attributes: &Json) -> Option<Named> {
+    let is_recorded = attributes["client_protocol"].is_number();
+    is_recorded.then(|| ("client-protocol".to_owned(), None))
+}
+
 /// Where the checkers come from and their names; `None` when the operations are to be looked at, or fit no checker.
 fn origin(
     request: &Request,
@@ -216,7 +222,7 @@ fn origin(
         let planned = planned.filter(|name| *name != "stats");
         let names = std::iter::once(stats());
         let names = names.chain(planned.map(|name| (name.to_owned(), None)));
-        let names = names.collect();
+        let names = names.chain(client_protocol(attributes)).collect();
         return Some((Origin::Plan, names));
     }
     if let Some(workload) = own {
@@ -227,6 +233,7 @@ fn origin(
                 .map(|(name, model)| (name.to_owned(), model)),
         );
         names.dedup();
+        names.extend(client_protocol(attributes));
         return Some((Origin::Workload(workload.to_owned()), names));
     }
     let is_stamped = attributes["format"] == "timekiller";

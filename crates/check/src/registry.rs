@@ -2,9 +2,9 @@
 
 use crate::workloads::checkers_of;
 use seatrial_checker::{
-    Agreement, Availability, Bank, Checker, ClockPlot, Counter, Discipline, DiskCache, Lock, Log,
-    LongFork, Monotonic, Queue, Set, SetFull, Stats, TotalQueue, UnhandledExceptions, UniqueIds,
-    Visibility,
+    Agreement, Availability, Bank, Checker, ClientProtocol, ClockPlot, Counter, Discipline,
+    DiskCache, Lock, Log, LongFork, Monotonic, Queue, Set, SetFull, Stats, TotalQueue,
+    UnhandledExceptions, UniqueIds, Visibility,
 };
 use seatrial_consistency::{
     AdyaG2, CausalRegister, CausalReverse, Comments, Consistency, ConsistencyModel,
@@ -136,6 +136,8 @@ fn levels() -> Vec<&'static str> {
 pub static CHECKERS: &[Entry] = &[
     entry!("stats", "outcomes by function; unknown when one never succeeds", none, COUNTED,
         plain!("stats", Stats)),
+    entry!("client-protocol", "did the clients keep the client protocol; unknown when not", none, COUNTED,
+        plain!("client-protocol", ClientProtocol)),
     entry!("unhandled-exceptions", "exceptions and errors by frequency, with examples; always valid", none, COUNTED,
         plain!("unhandled-exceptions", UnhandledExceptions)),
     entry!("availability", "share of successes over time, by function and node; always valid", none, COUNTED,

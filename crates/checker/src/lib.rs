@@ -167,6 +167,7 @@
 //!   checker.
 
 mod availability;
+mod client_protocol;
 mod clock_offsets;
 mod closed;
 mod data;
@@ -184,6 +185,7 @@ mod verdict;
 pub use availability::{
     Availability, AvailabilityFigures, FunctionAvailability, OutcomeShare, UnavailableTime,
 };
+pub use client_protocol::{CLIENT_FAULT, ClientProtocol};
 pub use clock_offsets::{ClockFigures, ClockPlot};
 pub use closed::ClosedKeys;
 pub use data::{

@@ -3,6 +3,7 @@
 mod archive;
 mod bench;
 mod check;
+mod own_system;
 mod plan;
 mod workload;
 
@@ -20,6 +21,7 @@ pub(crate) use bench::{
 };
 pub(crate) use check::CheckArguments;
 use clap::{Args, Parser, Subcommand};
+pub(crate) use own_system::{ClientArguments, ClientCheckArguments, ClientVerb, InitArguments};
 pub(crate) use plan::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb};
 use seatrial_interchange::import::Options;
 use std::ops::RangeInclusive;
@@ -64,6 +66,10 @@ pub(crate) enum Command {
     Generate(GenerateArguments),
     /// Tests written in TOML: check them, preview them, start from an example.
     Plan(PlanArguments),
+    /// Print a file to begin with: a system of your own, a client helper.
+    Init(InitArguments),
+    /// Clients in any language: find out what is wrong with one.
+    Client(ClientArguments),
     /// Run one node of a suite's system.
     Node(NodeArguments),
     /// Record messages, replay them, and manage recordings.
@@ -77,7 +83,7 @@ pub(crate) enum Command {
 /// Arguments of both `test` and `sim`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunArguments {
-    /// The system to test, one of the suites listed below.
+    /// The system to test: one of the suites listed below, or a file such as my-system.toml (`seatrial init`).
     pub(crate) suite: String,
     /// What the clients do; the workloads of each suite are listed below.
     #[arg(long, value_name = "NAME")]

@@ -3,10 +3,12 @@
 pub(crate) mod archive;
 pub(crate) mod bench;
 pub(crate) mod check;
+pub(crate) mod client_findings;
 pub(crate) mod completions;
 pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod import;
+pub(crate) mod init_file;
 pub(crate) mod node;
 pub(crate) mod plan;
 pub(crate) mod show;

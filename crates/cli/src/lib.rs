@@ -108,6 +108,8 @@ fn run(command: Command, suites: &Suites) -> anyhow::Result<Exit> {
         Command::Export(arguments) => command::export::run(&arguments).map_err(load::hint),
         Command::Generate(arguments) => command::generate::run(&arguments),
         Command::Plan(arguments) => command::plan::run(&arguments, suites),
+        Command::Init(arguments) => command::init_file::run(&arguments),
+        Command::Client(arguments) => command::client_findings::run(&arguments),
         Command::Node(arguments) => command::node::run(&arguments, suites),
         Command::Archive(arguments) => command::archive::run(&arguments),
         Command::Bench(arguments) => command::bench::run(&arguments, suites),

@@ -8,8 +8,10 @@ use seatrial_check::{SuiteWorkloads, WorkloadCheckers};
 use seatrial_generator::{FaultOptions, FaultOrder, parse_fault, workload};
 use seatrial_machine::{FaultKind, NodeId, unknown_name};
 use seatrial_suite::{OptionValues, Suite, SuiteError, SuiteOption, Verb};
+use seatrial_system::{DataSuite, SystemFile};
 use std::ffi::OsString;
 use std::fmt::{self, Write as _};
+use std::path::Path;
 use std::time::Duration;
 
 /// The suites of this program, and those of their options that were given on the command line.
@@ -68,9 +70,27 @@ impl Suites {
     pub(crate) fn named(&self, name: &str) -> Result<&'static dyn Suite> {
         let found = self.tested().find(|suite| suite.name() == name);
         found.ok_or_else(|| {
+            if is_file(name) {
+                return anyhow!("{name} describes a system: `seatrial test {name}` runs it, and it has no simulated world");
+            }
             let names = self.tested().map(|suite| suite.name());
-            anyhow!(unknown_name("suite", name, names))
+            let unknown = unknown_name("suite", name, names);
+            anyhow!("{unknown}; a system of your own is a file: `seatrial init > my-system.toml`")
         })
+    }
+
+    /// The system that `name` describes, if it is the name of a file: it ends in `.toml` or has a slash.
+    pub(crate) fn described(&self, name: &str) -> Result<Option<&'static DataSuite>> {
+        if !is_file(name) {
+            return Ok(None);
+        }
+        let file = SystemFile::open(Path::new(name))?;
+        let own = file.system_name();
+        ensure!(
+            self.all.iter().all(|suite| suite.name() != own),
+            "{name}: system.name: {own:?} is a suite of this program; choose another name"
+        );
+        Ok(Some(DataSuite::leak(file)))
     }
 
     /// The suites with workloads: those that can be tested.
@@ -244,6 +264,11 @@ impl Suites {
             }
         }
     }
+}
+
+/// Is it the name of a file that describes a system? Names of suites have neither an extension nor a slash.
+fn is_file(name: &str) -> bool {
+    name.contains('/') || Path::new(name).extension().is_some_and(|it| it == "toml")
 }
 
 /// A value of an option, and a line about it.

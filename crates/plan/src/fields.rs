@@ -31,13 +31,16 @@ impl fmt::Display for Prefix<'_> {
     }
 }
 
-pub(super) type Result<T> = std::result::Result<T, Problem>;
+/// A result with a [`Problem`].
+pub type Result<T> = std::result::Result<T, Problem>;
 
 /// A value that is being read, and its path.
 #[derive(Clone, Debug)]
-pub(super) struct Field<'e> {
-    pub(super) entry: &'e PlanEntry,
-    pub(super) path: String,
+pub struct Field<'e> {
+    /// The value.
+    pub entry: &'e PlanEntry,
+    /// Its path in the document: `phases[1].mix[0].weight`.
+    pub path: String,
 }
 
 /// Maximum duration in a plan: a year.
@@ -57,14 +60,15 @@ const UNITS: [(&str, f64); 8] = [
 
 impl<'e> Field<'e> {
     /// The document itself.
-    pub(super) const fn root(entry: &'e PlanEntry) -> Field<'e> {
+    pub const fn root(entry: &'e PlanEntry) -> Field<'e> {
         Field {
             entry,
             path: String::new(),
         }
     }
 
-    pub(super) fn problem(&self, reason: impl Into<String>) -> Problem {
+    /// A problem at this value.
+    pub fn problem(&self, reason: impl Into<String>) -> Problem {
         Problem {
             at: self.entry.at,
             path: self.path.clone(),
@@ -73,18 +77,20 @@ impl<'e> Field<'e> {
     }
 
     /// The problem that this value is not the expected one.
-    pub(super) fn wrong(&self, expected: &str) -> Problem {
+    pub fn wrong(&self, expected: &str) -> Problem {
         self.problem(format!("must be {expected}, not {}", self.entry))
     }
 
-    pub(super) fn text(&self, expected: &str) -> Result<&'e str> {
+    /// A text.
+    pub fn text(&self, expected: &str) -> Result<&'e str> {
         match &self.entry.value {
             PlanValue::Text(text) => Ok(text),
             _ => Err(self.wrong(expected)),
         }
     }
 
-    pub(super) fn flag(&self) -> Result<bool> {
+    /// A truth value.
+    pub fn flag(&self) -> Result<bool> {
         match self.entry.value {
             PlanValue::Bool(flag) => Ok(flag),
             _ => Err(self.wrong("true or false")),
@@ -92,7 +98,7 @@ impl<'e> Field<'e> {
     }
 
     /// A whole number within these bounds.
-    pub(super) fn whole(&self, range: RangeInclusive<i64>) -> Result<i64> {
+    pub fn whole(&self, range: RangeInclusive<i64>) -> Result<i64> {
         let (least, most) = (range.start(), range.end());
         match self.entry.value {
             PlanValue::Int(number) if range.contains(&number) => Ok(number),
@@ -105,12 +111,12 @@ impl<'e> Field<'e> {
     }
 
     /// A count: a whole number without a maximum.
-    pub(super) fn count(&self) -> Result<u64> {
+    pub fn count(&self) -> Result<u64> {
         self.whole(0..=i64::MAX).map(i64::cast_unsigned)
     }
 
     /// A number above 0 and up to `most`.
-    pub(super) fn positive(&self, most: f64) -> Result<f64> {
+    pub fn positive(&self, most: f64) -> Result<f64> {
         let number = match self.entry.value {
             PlanValue::Int(number) => number as f64,
             PlanValue::Float(number) => number,
@@ -124,7 +130,7 @@ impl<'e> Field<'e> {
     }
 
     /// A time: seconds, or text with a unit.
-    pub(super) fn duration(&self) -> Result<Duration> {
+    pub fn duration(&self) -> Result<Duration> {
         const EXPECTED: &str =
             "a time such as \"10s\", \"1.5m\" or \"250ms\", or a number of seconds, up to a year";
         let nanoseconds = match &self.entry.value {
@@ -141,7 +147,7 @@ impl<'e> Field<'e> {
     }
 
     /// A time above 0.
-    pub(super) fn interval(&self) -> Result<Duration> {
+    pub fn interval(&self) -> Result<Duration> {
         let duration = self.duration()?;
         if duration.is_zero() {
             return Err(self.wrong("a time above 0"));
@@ -150,7 +156,7 @@ impl<'e> Field<'e> {
     }
 
     /// The items of a list.
-    pub(super) fn items(&self, expected: &str) -> Result<Vec<Field<'e>>> {
+    pub fn items(&self, expected: &str) -> Result<Vec<Field<'e>>> {
         let PlanValue::List(items) = &self.entry.value else {
             return Err(self.wrong(expected));
         };
@@ -161,7 +167,8 @@ impl<'e> Field<'e> {
         Ok(items.iter().enumerate().map(item).collect())
     }
 
-    pub(super) fn table(&self, expected: &str) -> Result<TableReader<'e>> {
+    /// A table.
+    pub fn table(&self, expected: &str) -> Result<TableReader<'e>> {
         let PlanValue::Table(fields) = &self.entry.value else {
             return Err(self.wrong(expected));
         };
@@ -173,7 +180,7 @@ impl<'e> Field<'e> {
     }
 
     /// One of the `known` texts; `what` names them in messages.
-    pub(super) fn one_of(&self, what: &str, known: &[&'static str]) -> Result<&'static str> {
+    pub fn one_of(&self, what: &str, known: &[&'static str]) -> Result<&'static str> {
         let text = self.text(&format!("{what}: {}", known.join(", ")))?;
         match known.iter().find(|name| **name == text) {
             Some(name) => Ok(name),
@@ -192,15 +199,17 @@ fn nanoseconds_of(text: &str) -> Option<f64> {
 }
 
 /// Reads a table. The keys that were read are its known keys: [`TableReader::finish`] rejects all others.
-pub(super) struct TableReader<'e> {
-    pub(super) field: Field<'e>,
+#[derive(Debug)]
+pub struct TableReader<'e> {
+    /// The table.
+    pub field: Field<'e>,
     entries: &'e [(EntryName, PlanEntry)],
     known: Vec<&'static str>,
 }
 
 impl<'e> TableReader<'e> {
     /// The value of a key, if the table has it.
-    pub(super) fn take(&mut self, key: &'static str) -> Option<Field<'e>> {
+    pub fn take(&mut self, key: &'static str) -> Option<Field<'e>> {
         self.known.push(key);
         let (_, entry) = self.entries.iter().find(|(name, _)| name.text == key)?;
         Some(Field {
@@ -210,7 +219,7 @@ impl<'e> TableReader<'e> {
     }
 
     /// The value of a required key.
-    pub(super) fn require(&mut self, key: &'static str, expected: &str) -> Result<Field<'e>> {
+    pub fn require(&mut self, key: &'static str, expected: &str) -> Result<Field<'e>> {
         self.take(key).ok_or_else(|| {
             self.field
                 .problem(format!("missing key `{key}`: {expected}"))
@@ -218,7 +227,7 @@ impl<'e> TableReader<'e> {
     }
 
     /// Reads the value of a key, if the table has it.
-    pub(super) fn read<T>(
+    pub fn read<T>(
         &mut self,
         key: &'static str,
         read: impl FnOnce(&Field<'e>) -> Result<T>,
@@ -227,7 +236,7 @@ impl<'e> TableReader<'e> {
     }
 
     /// All names with their values, for tables with free names.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (&'e str, Field<'e>)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&'e str, Field<'e>)> {
         let path = self.field.path.clone();
         self.entries.iter().map(move |(name, entry)| {
             let short: String = name.text.chars().take(64).collect();
@@ -237,7 +246,7 @@ impl<'e> TableReader<'e> {
     }
 
     /// A problem for the first unknown key.
-    pub(super) fn unknown_key(&self) -> Option<Problem> {
+    pub fn unknown_key(&self) -> Option<Problem> {
         let known = |name: &EntryName| self.known.iter().any(|key| *key == name.text);
         let (name, _) = self.entries.iter().find(|(name, _)| !known(name))?;
         Some(Problem {
@@ -248,7 +257,7 @@ impl<'e> TableReader<'e> {
     }
 
     /// Fails if the table has an unknown key.
-    pub(super) fn finish(self) -> Result<()> {
+    pub fn finish(self) -> Result<()> {
         self.unknown_key().map_or(Ok(()), Err)
     }
 
@@ -262,7 +271,7 @@ impl<'e> TableReader<'e> {
 }
 
 /// The message for an unknown name, with the nearest known one, or all of them if they are few.
-pub(super) fn unknown(what: &str, text: &str, known: &[&'static str]) -> String {
+pub fn unknown(what: &str, text: &str, known: &[&'static str]) -> String {
     /// Maximum number of known names that are listed.
     const LISTED_MAX: usize = 16;
     /// Maximum number of characters of the unknown name that are shown.

@@ -44,7 +44,7 @@ mod advice;
 mod build;
 pub mod document;
 mod fault;
-mod fields;
+pub mod fields;
 mod node;
 mod options;
 mod outline;
@@ -70,6 +70,9 @@ const WEIGHT_MAX: i64 = 1_000_000_000;
 
 /// Maximum number of nodes of a system.
 const SERVERS_MAX: i64 = fault::SERVERS_MAX;
+
+/// Tables of a plan that describe its system and clients.
+pub const SYSTEM_TABLES: [&str; 2] = ["system", "client"];
 
 /// The names that a plan of a system may use.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +124,8 @@ pub struct Plan {
     description: Option<String>,
     options: PlanOptions,
     model: Option<PlanModel>,
+    /// Does its document describe a system, too?
+    has_system: bool,
     root: Child,
 }
 
@@ -132,6 +137,11 @@ impl Plan {
             Ok(field.text("a description as text")?.to_owned())
         })?;
         let options = fields.read("test", PlanOptions::decode)?;
+        // The tables of a system that is data: the crate `system` reads them.
+        let mut has_system = false;
+        for table in SYSTEM_TABLES {
+            has_system |= fields.take(table).is_some();
+        }
         let model = fields.read("model", PlanModel::decode)?;
         let mut decoder = Decoder {
             vocabulary,
@@ -143,6 +153,7 @@ impl Plan {
             description,
             options: options.unwrap_or_default(),
             model,
+            has_system,
             root,
         };
         let zipf_keys: u64 = plan
@@ -177,6 +188,11 @@ impl Plan {
     /// The data type that the plan states, for the checker `table-model`.
     pub const fn model(&self) -> Option<&PlanModel> {
         self.model.as_ref()
+    }
+
+    /// Does its document describe a system, too?
+    pub const fn has_system(&self) -> bool {
+        self.has_system
     }
 
     /// All nodes in preorder.

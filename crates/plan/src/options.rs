@@ -15,7 +15,8 @@ pub struct Located<T> {
 }
 
 impl<T> Located<T> {
-    pub(super) fn new(value: T, at: usize, path: &str) -> Located<T> {
+    /// A value at this byte offset and path.
+    pub fn new(value: T, at: usize, path: &str) -> Located<T> {
         Located {
             value,
             at,
@@ -61,7 +62,8 @@ pub struct PlanOptions {
 }
 
 impl PlanOptions {
-    pub(super) fn decode(field: &Field<'_>) -> Result<PlanOptions> {
+    /// Decodes the table `test`.
+    pub fn decode(field: &Field<'_>) -> Result<PlanOptions> {
         let mut fields = field.table("a table of options")?;
         let text = |field: &Field<'_>| {
             let text = field.text("a name")?.to_owned();

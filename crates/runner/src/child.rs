@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 /// Its downside: the parent-death signal is not inherited. A process that a node forks dies with the node's process group
 /// whenever the runner ends the node, but survives a SIGKILL of the runner.
 #[derive(Debug)]
-pub(crate) struct Child {
+pub struct Child {
     pid: Pid,
     /// True once the pid may belong to another process.
     reaped: Arc<Mutex<bool>>,
@@ -36,7 +36,7 @@ const STATE_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Child {
     /// Starts `command` in a process group of its own.
-    pub(crate) fn spawn(command: Command) -> io::Result<Child> {
+    pub fn spawn(command: Command) -> io::Result<Child> {
         let mut child = fork(command)?;
         let pid = Pid::from_child(&child);
         let reaped = Arc::new(Mutex::new(false));
@@ -60,17 +60,17 @@ impl Child {
     }
 
     /// The pid.
-    pub(crate) fn id(&self) -> i32 {
+    pub fn id(&self) -> i32 {
         self.pid.as_raw_nonzero().get()
     }
 
     /// Its exit status; `None` while it runs.
-    pub(crate) fn status(&self) -> Option<ExitStatus> {
+    pub fn status(&self) -> Option<ExitStatus> {
         *self.ended.borrow()
     }
 
     /// Waits until it has ended and was reaped; returns its exit status.
-    pub(crate) async fn end(&self) -> ExitStatus {
+    pub async fn end(&self) -> ExitStatus {
         let mut ended = self.ended.clone();
         match ended.wait_for(Option::is_some).await {
             Ok(status) => status.unwrap_or_default(),
@@ -92,16 +92,16 @@ impl Child {
     }
 
     /// Kills the process group and waits until the process was reaped.
-    pub(crate) async fn kill(&self) -> io::Result<ExitStatus> {
+    pub async fn kill(&self) -> io::Result<ExitStatus> {
         self.signal(Signal::KILL)?;
         timeout(SIGNAL_LIMIT, self.end())
             .await
             .map_err(|_| late(self.id(), "die of SIGKILL"))
     }
 
-    /// Sends SIGTERM, and SIGCONT in case the process is paused; kills the process group after `limit`.
-    pub(crate) async fn stop(&self, limit: Duration) -> io::Result<ExitStatus> {
-        self.signal(Signal::TERM)?;
+    /// Sends `signal`, and SIGCONT in case the process is paused; kills the process group after `limit`.
+    pub(crate) async fn stop(&self, signal: Signal, limit: Duration) -> io::Result<ExitStatus> {
+        self.signal(signal)?;
         self.signal(Signal::CONT)?;
         match timeout(limit, self.end()).await {
             Ok(status) => Ok(status),
@@ -260,7 +260,10 @@ mod tests {
         child.resume().await.unwrap();
         assert!(!child.is_stopped().unwrap());
         child.pause().await.unwrap();
-        let status = child.stop(Duration::from_secs(5)).await.unwrap();
+        let status = child
+            .stop(Signal::TERM, Duration::from_secs(5))
+            .await
+            .unwrap();
         assert_eq!(
             std::os::unix::process::ExitStatusExt::signal(&status),
             Some(15)

@@ -19,7 +19,7 @@ pub(crate) fn open(path: &Path, note: &str) -> io::Result<(File, u64)> {
 
 /// The last lines of the log after `offset`; empty if there are none or the file cannot be read. Each line is indented, and
 /// invalid UTF-8 is replaced.
-pub(crate) fn tail(path: &Path, offset: u64) -> String {
+pub fn tail(path: &Path, offset: u64) -> String {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         let end = file.metadata()?.len();

@@ -204,6 +204,9 @@ pub enum NodeError {
     /// The members could not be read or changed this time.
     #[error("{0}")]
     Members(String),
+    /// A step before the first operation failed: a set-up command, a configuration file, the start of the client.
+    #[error("{0}")]
+    SetUp(String),
     /// The test has no such node.
     #[error("unknown node {0}")]
     Unknown(NodeId),

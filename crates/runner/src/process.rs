@@ -2,7 +2,7 @@
 
 use crate::child::Child;
 use crate::{BoxFuture, ClientError, Death, InjectionResult, Mesh, NodeError, Nodes, damage, log};
-use rustix::process::{Pid, Resource, getrlimit, prlimit};
+use rustix::process::{Pid, Resource, Signal, getrlimit, prlimit};
 use seatrial_generator::Membership;
 use seatrial_host::ClockOrder;
 use seatrial_machine::{DiskTrouble, Fault, NodeId, Rng};
@@ -41,6 +41,11 @@ pub trait System: Send + Sync {
     /// Checks whether the nodes, all ready, have formed a system, for example elected a leader; repeated like `ready`.
     fn formed<'a>(&'a self, _places: &'a [NodePlace]) -> BoxFuture<'a, Result<(), ClientError>> {
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// The signal that asks a node to stop in good order: SIGTERM by default. SIGKILL follows at the limit.
+    fn stop_signal(&self) -> Signal {
+        Signal::TERM
     }
 
     /// How nodes join and leave the system; `None`, the default: they do not.
@@ -155,7 +160,7 @@ struct NodeProcess {
 /// Pause between two readiness checks.
 const READY_INTERVAL: Duration = Duration::from_millis(20);
 /// Time limit of one readiness check.
-const READY_TIMEOUT: Duration = Duration::from_secs(1);
+const READY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for a process to set its clock.
 const CLOCK_LIMIT: Duration = Duration::from_secs(10);
 /// Added to a node's number, gives its address: 127.0.0.10 + number.
@@ -415,7 +420,11 @@ impl ProcessNodes {
             return Ok(());
         };
         process.is_end_known.store(true, Ordering::Relaxed);
-        match process.child.stop(self.limits.stop).await {
+        match process
+            .child
+            .stop(self.system.stop_signal(), self.limits.stop)
+            .await
+        {
             Ok(_) => Ok(()),
             Err(error) => Err(signal_error(node, "stopped", error)),
         }

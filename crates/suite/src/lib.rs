@@ -71,6 +71,7 @@ use seatrial_checker::Checker;
 use seatrial_generator::workload::{Workload, WorkloadOptions};
 use seatrial_machine::{FaultKind, Rng, unknown_name};
 use seatrial_plan::{MakeWorkload, Vocabulary};
+use serde_json::{Map, Value as Json};
 use std::error::Error;
 use std::sync::Arc;
 
@@ -90,7 +91,8 @@ pub struct PlantedBug {
 
 /// A system under test. Only the first four methods and [`Suite::deploy`] have no default.
 ///
-/// Suites are `static`: closures of a test keep references to them.
+/// Suites live as long as the program, because closures of a test keep references to them: they are `static`, or made when the
+/// program begins and leaked (`Box::leak`), as those that are read from files are.
 pub trait Suite: Send + Sync {
     /// Its name on the command line, in histories and in folders: lower case, digits, hyphens.
     fn name(&self) -> &'static str;
@@ -142,6 +144,16 @@ pub trait Suite: Send + Sync {
         model: Option<&str>,
     ) -> Result<Vec<Box<dyn Checker>>, UnknownName> {
         for_workload(workload, model)
+    }
+
+    /// Checkers of every test of this suite, in addition to those of its workload or plan, once the test is deployed.
+    fn evidence_checkers(&self) -> Vec<Box<dyn Checker>> {
+        Vec::new()
+    }
+
+    /// Attributes of its histories in addition to the common ones.
+    fn attributes(&self) -> Map<String, Json> {
+        Map::new()
     }
 
     /// The number of nodes: `asked`, from `--nodes` or a plan, if the system supports it.

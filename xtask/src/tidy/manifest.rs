@@ -38,6 +38,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("namespace", &[]),
     ("runner", &["plan", "check", "host", "namespace"]),
     ("suite", &["runner", "sim"]),
+    ("system", &["suite"]),
     ("report", &["checker", "query"]),
     ("kv-suite", &["suite", "kv", "report"]),
     ("volume-suite", &["suite", "volume", "report"]),
@@ -47,6 +48,7 @@ const HOUSE: &[(&str, &[&str])] = &[
         &[
             "archive-service",
             "suite",
+            "system",
             "kv-suite",
             "volume-suite",
             "report",

@@ -10,12 +10,13 @@ use crate::plan::PlanFile;
 use crate::progress::Screen;
 use crate::suites::{Suites, failure, fault_options, node_count};
 use anyhow::{Context as _, Result, ensure};
+use seatrial_check::by_name;
 use seatrial_checker::Checker;
 use seatrial_generator::{
     FaultOptions, FaultPackage, Generator, TestPhasesOptions, fault_package, test_phases,
 };
 use seatrial_machine::{FaultKind, NodeId, Rng};
-use seatrial_plan::{PlanEnvironment, PlanLimits};
+use seatrial_plan::{PlanEnvironment, PlanLimits, PlanOptions};
 use seatrial_report::{Drawing, Report, html, results_json, text};
 use seatrial_runner::{
     self as runner, Ended, LiveChecks, NetworkKind, Observer, Phase, RunFolder, Stop, Test,
@@ -25,6 +26,7 @@ use seatrial_suite::{
     OptionValues, PlantedBug, Setup, Suite, known_bug, known_workload, planned_workloads,
     vocabulary,
 };
+use seatrial_system::{DataSuite, SystemFile};
 use serde_json::{Map, Value as Json, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,8 +49,23 @@ const LAST_LIMIT: Duration = Duration::from_secs(30);
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &TestArguments, suites: &Suites) -> Result<Exit> {
-    let suite = suites.named(&arguments.run.suite)?;
-    let plan = PlannedTest::new(arguments, suite, suites.options_of(suite)?)?;
+    let name = &arguments.run.suite;
+    let described = suites.described(name)?;
+    let suite: &'static dyn Suite = match described {
+        Some(suite) => suite,
+        None => suites.named(name)?,
+    };
+    let file = match described {
+        Some(suite) if has_own_plan(arguments, suite.file()) => Some(described_plan(suite)?),
+        _ => plan_file(arguments, suite)?,
+    };
+    let planned = match (&file, described) {
+        (Some(file), _) => file.plan.options().clone(),
+        (None, Some(suite)) => suite.file().options().clone(),
+        (None, None) => PlanOptions::default(),
+    };
+    let own = suites.options_of(suite)?;
+    let plan = PlannedTest::new(arguments, suite, own, file, planned)?;
     let test = plan.test()?;
     let stop = test.stop.clone();
     let quiet = arguments.run.output.quiet || arguments.run.output.json;
@@ -83,6 +100,8 @@ struct PlannedTest {
     workload: Option<&'static str>,
     /// The plan.
     file: Option<PlanFile>,
+    /// Options of the plan, or of the file that describes the system.
+    planned: PlanOptions,
 }
 
 impl PlannedTest {
@@ -90,14 +109,14 @@ impl PlannedTest {
         arguments: &TestArguments,
         suite: &'static dyn Suite,
         own: OptionValues,
+        file: Option<PlanFile>,
+        planned: PlanOptions,
     ) -> Result<PlannedTest> {
         let run = &arguments.run;
-        let file = plan_file(arguments, suite)?;
-        let options = file
-            .as_ref()
-            .map(|file| file.plan.options().clone())
-            .unwrap_or_default();
-        let nodes = node_count(suite, arguments.nodes, file.as_ref())?;
+        let options = &planned;
+        let stated = options.nodes.as_ref().filter(|_| file.is_none());
+        let asked = arguments.nodes.or(stated.map(|nodes| nodes.value));
+        let nodes = node_count(suite, asked, file.as_ref())?;
         if let Some(rate) = run.rate {
             ensure!(
                 rate > 0.0 && rate.is_finite(),
@@ -145,6 +164,7 @@ impl PlannedTest {
             file,
             suite,
             options: own,
+            planned,
         })
     }
 
@@ -156,13 +176,12 @@ impl PlannedTest {
 
     /// Operations per second; `None`: as fast as the plan says.
     fn rate(&self) -> Option<f64> {
-        let planned = self.file.as_ref().map(|file| file.plan.options().rate);
-        self.arguments.run.rate.or(planned.unwrap_or(Some(RATE)))
+        let usual = self.file.is_none().then_some(RATE);
+        self.arguments.run.rate.or(self.planned.rate).or(usual)
     }
 
     fn ops(&self) -> Option<u64> {
-        let planned = self.file.as_ref().and_then(|file| file.plan.options().ops);
-        self.arguments.ops.or(planned)
+        self.arguments.ops.or(self.planned.ops)
     }
 
     /// The recovery at the end, part of the whole time: clients go on after everything was mended.
@@ -229,7 +248,7 @@ impl PlannedTest {
     fn test(&self) -> Result<Test> {
         let rng = Rng::from_seed(self.seed);
         let generator = self.generator(&rng)?;
-        let checkers = self.checkers()?;
+        let mut checkers = self.checkers()?;
         let watch = self.watch()?;
         let deployment = self.suite.deploy(&Setup {
             workload: self.workload,
@@ -245,6 +264,7 @@ impl PlannedTest {
             report: complaint,
         });
         let deployment = deployment.map_err(failure)?;
+        checkers.extend(self.suite.evidence_checkers());
         let folder = match &self.arguments.run.out {
             Some(path) => RunFolder::open(path)?,
             None => RunFolder::fresh(Path::new("runs"), self.suite.name(), self.seed)?,
@@ -298,17 +318,14 @@ impl PlannedTest {
 
     /// The consistency model of the command line, or that of the plan.
     fn model(&self) -> Option<&str> {
+        let planned = self.planned.model.as_ref();
         let asked = self.arguments.run.model.as_deref();
-        match &self.file {
-            Some(file) => file.model(asked),
-            None => asked,
-        }
+        asked.or(planned.map(|model| model.value.as_str()))
     }
 
     /// Is a history without anomalies accepted although questions stayed open?
     fn accepts_undecided(&self) -> bool {
-        let planned = self.file.as_ref().map(|file| file.plan.options());
-        let planned = planned.and_then(|options| options.accept_undecided.as_ref());
+        let planned = self.planned.accept_undecided.as_ref();
         self.arguments.run.undecided.accept_undecided || planned.is_some_and(|it| it.value)
     }
 
@@ -318,14 +335,25 @@ impl PlannedTest {
         if let Some(file) = &self.file {
             return file.checkers(Some(self.suite), model);
         }
+        if let Some(names) = self.checker_names() {
+            let stated = |name: &&str| Ok(by_name(name, self.model())?);
+            let stats = std::iter::once(&"stats");
+            return stats.chain(&names).map(stated).collect();
+        }
         let workload = self.workload.unwrap_or_default();
-        Ok(self.suite.checkers(workload, model)?)
+        Ok(self.suite.checkers(workload, self.model())?)
+    }
+
+    /// The names of the checkers, if the plan or the file that describes the system has them.
+    fn checker_names(&self) -> Option<Vec<&str>> {
+        let names = self.planned.checkers.as_ref()?.iter();
+        let names = names.map(|name| name.value.as_str());
+        Some(names.filter(|name| *name != "stats").collect())
     }
 
     /// The same checkers once more, which run during the test, if a violation is to end it.
     fn watch(&self) -> Result<LiveChecks> {
-        let planned = self.file.as_ref().map(|file| file.plan.options());
-        let planned = planned.and_then(|options| options.stop_on_violation.as_ref());
+        let planned = self.planned.stop_on_violation.as_ref();
         let stops = self.arguments.stop_on_violation || planned.is_some_and(|it| it.value);
         if !stops {
             return Ok(LiveChecks::default());
@@ -346,7 +374,7 @@ impl PlannedTest {
                 Some(file) => file.workload(),
             },
             "plan": self.file.as_ref().map(PlanFile::text),
-            "checkers": self.file.as_ref().and_then(PlanFile::checker_names),
+            "checkers": self.checker_names(),
             "seed": format!("{:x}", self.seed),
             "faults": self.faults.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
             "bug": self.bug.map(|bug| bug.name),
@@ -364,10 +392,14 @@ impl PlannedTest {
             },
             "version": env!("CARGO_PKG_VERSION"),
         });
-        match attributes {
+        let mut all = match attributes {
             Json::Object(attributes) => attributes,
             _ => Map::new(),
+        };
+        for (name, value) in self.suite.attributes() {
+            all.entry(name).or_insert(value);
         }
+        all
     }
 
     /// How to run the same schedule again; what the processes make of it may differ.
@@ -403,6 +435,7 @@ impl PlannedTest {
         let found = write_findings(&findings, &report, drawing.excerpt())?;
         let files = ["report.html", "history.sea", "results.json"];
         let logs = (1..=self.nodes).map(|node| format!("n{node}.log"));
+        let logs = logs.chain(["client.log".to_owned()]);
         let logs: Vec<String> = logs
             .filter(|log| outcome.folder.join(log).exists())
             .collect();
@@ -432,10 +465,32 @@ impl PlannedTest {
     }
 }
 
+/// Is the plan of a file that describes a system the one to carry out? A plan or workload on the command line overrides it.
+fn has_own_plan(arguments: &TestArguments, file: &SystemFile) -> bool {
+    file.has_plan() && arguments.run.plan.is_none() && arguments.run.workload.is_none()
+}
+
+/// The plan of a file that describes a system.
+fn described_plan(suite: &'static DataSuite) -> Result<PlanFile> {
+    let file = suite.file();
+    PlanFile::from_text(
+        file.name().to_owned(),
+        file.text().to_owned(),
+        &vocabulary(suite),
+    )
+}
+
 /// The plan that the options name, if they do.
 fn plan_file(arguments: &TestArguments, suite: &dyn Suite) -> Result<Option<PlanFile>> {
     let run = &arguments.run;
     let file = PlanFile::of(run, &vocabulary(suite))?;
+    if let Some((file, path)) = file.as_ref().zip(run.plan.as_ref()) {
+        let path = path.display();
+        ensure!(
+            !file.plan.has_system(),
+            "{path} describes a system of its own: run `seatrial test {path}`"
+        );
+    }
     if !run.output.quiet {
         for advice in file.iter().flat_map(PlanFile::advice) {
             complain!(" note: {advice}");

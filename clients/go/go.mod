@@ -1,0 +1,3 @@
+module seatrial.example/clients
+
+go 1.19
