@@ -66,8 +66,9 @@ pub static SUITE: Kv = Kv;
 #[derive(Clone, Copy, Debug)]
 pub struct Kv;
 
-/// The bugs that can be planted, and the number of seeds within which `sim kv` must find each. (Two more, `vote-forgotten` and
-/// `damaged-votes`, need storms of elections and lost journals: the store's own tests find them.)
+/// The bugs that can be planted, and the number of seeds within which `sim kv` must find each. (Three more need
+/// storms of elections, lost journals and starts from changes: the store's own tests find `vote-forgotten`, `damaged-votes` and
+/// `sessions-of-base`.)
 const BUGS: [PlantedBug; 12] = [
     planted(
         Bug::AckBeforeAppend,

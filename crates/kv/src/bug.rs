@@ -31,12 +31,14 @@ pub enum Bug {
     PurgePastCheckpoint,
     /// Starts from a checkpoint without its sessions.
     SessionsNotInCheckpoint,
+    /// Starts from changes with the sessions of the whole checkpoint before them.
+    SessionsOfBase,
     /// A node with a damaged journal votes and acknowledges entries at once.
     DamagedVotes,
 }
 
 /// All bugs with their names.
-const NAMES: [(Bug, &str); 14] = [
+const NAMES: [(Bug, &str); 15] = [
     (Bug::AckBeforeAppend, "ack-before-append"),
     (Bug::StaleRead, "stale-read"),
     (Bug::LostAppend, "lost-append"),
@@ -50,6 +52,7 @@ const NAMES: [(Bug, &str); 14] = [
     (Bug::FuzzyCheckpoint, "fuzzy-checkpoint"),
     (Bug::PurgePastCheckpoint, "purge-past-checkpoint"),
     (Bug::SessionsNotInCheckpoint, "sessions-not-in-checkpoint"),
+    (Bug::SessionsOfBase, "sessions-of-base"),
     (Bug::DamagedVotes, "damaged-votes"),
 ];
 

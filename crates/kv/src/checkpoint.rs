@@ -3,6 +3,7 @@
 //! [`CheckpointWriter`] turns a snapshot into the bytes of the file, some at a time, or the changes since an older one;
 //! [`CheckpointReader`] turns the bytes back into a state, however they are cut; [`diff_checkpoints`] compares two files.
 
+mod chain_reader;
 mod diff;
 mod file_parser;
 mod file_reader;
@@ -10,7 +11,11 @@ mod file_writer;
 mod format;
 mod slice_parser;
 
-pub use diff::{CheckpointDiff, CheckpointSummary, DiffError, KeyDifference, diff_checkpoints};
+pub(crate) use chain_reader::{ChainReader, ReadCheckpoint};
+pub use diff::{
+    CheckpointDiff, CheckpointFiles, CheckpointSummary, DiffError, KeyDifference, changes_since,
+    diff_checkpoints,
+};
 pub(crate) use file_reader::CheckpointReader;
 pub(crate) use file_writer::CheckpointWriter;
 

@@ -13,12 +13,27 @@ const INDICES_MAX: usize = 4;
 /// Bound of the nodes in each list.
 const NODES_MAX: usize = 256;
 
+/// Intervals between checkpoints after which a whole one is due again: bounds the old values that a base keeps alive, and the
+/// journal since it.
+const INTERVALS_MAX: u64 = 4;
+
 /// A digest of a checkpoint file.
 pub(crate) type Digest = [u8; 16];
 
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DueCheckpoint {
+    /// A file of the whole state.
+    Whole,
+    /// A file of the changes since the whole one at this index.
+    Changes(u64),
+}
+
 /// The rule of checkpoints, changed by applied entries only, so it is equal on all replicas at every index.
 ///
-/// A checkpoint is due at each entry with which the bytes of all entries since the last one reach a bound. Turns to write are
+/// A checkpoint is due at each entry with which the bytes of all entries since the last one reach a bound. It is one of the
+/// changes since the last whole one, as long as the entries since then have less than half of the bytes of the state: a file of
+/// changes is never much longer than that, and two files of one state at one index could not be compared. Turns to write are
 /// commands in the log: fewer than half of the voters hold one at a time, so a majority is always free of that work. A node that
 /// has written reports its digest in the log, and every replica compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +42,10 @@ pub(crate) struct CheckpointSchedule {
     bytes_max: u64,
     /// Bytes of entries since the last due index.
     bytes: u64,
+    /// The last index at which a whole one was due; 0: none.
+    whole: u64,
+    /// Bytes of entries since then.
+    whole_bytes: u64,
     /// Nodes that write, with the time of their last word.
     writers: BTreeMap<NodeId, Time>,
     /// Nodes that wait for a turn, in order.
@@ -40,20 +59,33 @@ impl CheckpointSchedule {
         CheckpointSchedule {
             bytes_max,
             bytes: 0,
+            whole: 0,
+            whole_bytes: 0,
             writers: BTreeMap::new(),
             waiting: VecDeque::new(),
             digests: BTreeMap::new(),
         }
     }
 
-    /// Counts an applied entry of this length. True: a checkpoint of the state after it is due.
-    pub(crate) fn count(&mut self, length: u64) -> bool {
+    /// Counts the entry with this index and length, after which the state has `size` bytes. Returns what is due then.
+    pub(crate) fn count(&mut self, index: u64, length: u64, size: u64) -> Option<DueCheckpoint> {
         self.bytes += length;
-        let is_due = self.bytes_max > 0 && self.bytes >= self.bytes_max;
-        if is_due {
-            self.bytes = 0;
+        self.whole_bytes += length;
+        if self.bytes_max == 0 || self.bytes < self.bytes_max {
+            return None;
         }
-        is_due
+        self.bytes = 0;
+        let most = (size / 2).min(self.bytes_max.saturating_mul(INTERVALS_MAX));
+        if self.whole > 0 && self.whole_bytes < most {
+            return Some(DueCheckpoint::Changes(self.whole));
+        }
+        (self.whole, self.whole_bytes) = (index, 0);
+        Some(DueCheckpoint::Whole)
+    }
+
+    /// The last index at which a whole checkpoint was due: files of changes are those since then.
+    pub(crate) fn whole(&self) -> u64 {
+        self.whole
     }
 
     /// A node asks for a turn, or renews the one that it has. `voters`: their number at this entry.
@@ -151,6 +183,8 @@ impl CheckpointSchedule {
                 }
             }
         }
+        long(self.whole);
+        long(self.whole_bytes);
         bytes
     }
 
@@ -177,6 +211,11 @@ impl CheckpointSchedule {
                 reports.insert(node, digest);
             }
             schedule.digests.insert(index, reports);
+        }
+        // Checkpoints of before there were files of changes end here: a whole one comes next.
+        if fields.offset() < bytes.len() {
+            schedule.whole = fields.long("whole checkpoint")?;
+            schedule.whole_bytes = fields.long("bytes since the whole checkpoint")?;
         }
         fields.end()?;
         Ok(schedule)
@@ -246,10 +285,31 @@ mod tests {
     fn a_checkpoint_is_due_by_the_bytes_of_entries() {
         let mut schedule = CheckpointSchedule::new(100);
         let due: Vec<bool> = [40, 40, 40, 99, 1, 250, 10]
-            .map(|length| schedule.count(length))
+            .map(|length| schedule.count(1, length, 0).is_some())
             .to_vec();
         assert_eq!(due, [false, false, true, false, true, true, false]);
-        assert!(!CheckpointSchedule::new(0).count(1 << 40), "none");
+        assert_eq!(
+            CheckpointSchedule::new(0).count(1, 1 << 40, 0),
+            None,
+            "none"
+        );
+    }
+
+    #[test]
+    fn changes_are_due_until_they_are_half_of_the_state_or_some_intervals() {
+        let due = |size: u64| -> Vec<u64> {
+            let mut schedule = CheckpointSchedule::new(100);
+            let due = (1..=10).map(|index| schedule.count(index, 100, size));
+            due.map(|it| match it {
+                Some(DueCheckpoint::Changes(base)) => base,
+                Some(DueCheckpoint::Whole) => 0,
+                None => panic!("each entry is as long as an interval"),
+            })
+            .collect()
+        };
+        assert_eq!(due(200), [0; 10], "a small state is written whole");
+        assert_eq!(due(500), [0, 1, 1, 0, 4, 4, 0, 7, 7, 0]);
+        assert_eq!(due(1 << 30), [0, 1, 1, 1, 0, 5, 5, 5, 0, 9]);
     }
 
     #[test]
@@ -271,16 +331,22 @@ mod tests {
     #[test]
     fn a_schedule_survives_its_encoding_and_cut_bytes_are_refused() {
         let mut schedule = CheckpointSchedule::new(64);
-        schedule.count(17);
+        schedule.count(9, 70, 0);
+        schedule.count(10, 17, 0);
         for number in 1..=4 {
             schedule.ask(node(number), 4, Time::from_milliseconds(9));
             schedule.report(u64::from(number), node(number), [number as u8; 16]);
         }
         let bytes = schedule.encode();
-        assert_eq!(CheckpointSchedule::decode(&bytes), Ok(schedule));
-        for length in 0..bytes.len() {
+        assert_eq!(CheckpointSchedule::decode(&bytes), Ok(schedule.clone()));
+        let old = bytes.len() - 16;
+        for length in (0..bytes.len()).filter(|length| *length != old) {
             assert!(CheckpointSchedule::decode(&bytes[..length]).is_err());
         }
+        let mut earlier = CheckpointSchedule::decode(&bytes[..old]).unwrap();
+        assert_eq!(earlier.whole, 0);
+        (earlier.whole, earlier.whole_bytes) = (schedule.whole, schedule.whole_bytes);
+        assert_eq!(earlier, schedule);
         let mut rng = Rng::from_seed(3);
         for _ in 0..10_000 {
             let mut bytes = bytes.clone();

@@ -100,7 +100,8 @@ pub use admin_message::{AdminClient, AdminReply, AdminRequest};
 pub use answer::{Answer, Answers, Elements, KeyRange, List};
 pub use bug::Bug;
 pub use checkpoint::{
-    CheckpointDiff, CheckpointError, CheckpointSummary, DiffError, KeyDifference, diff_checkpoints,
+    CheckpointDiff, CheckpointError, CheckpointFiles, CheckpointSummary, DiffError, KeyDifference,
+    changes_since, diff_checkpoints,
 };
 pub use client::{Client, ClientOptions};
 pub use journal::JOURNAL;

@@ -2,7 +2,7 @@
 
 use crate::journal::{BlockHead, JOURNAL, JournalOwner, JournalRecord};
 use seatrial_blocks::{Block, Frames, RecoverError, Recovery, Walker};
-use seatrial_consensus::{LogEntry, Vote};
+use seatrial_consensus::{LogEntry, Payload, Vote};
 use seatrial_machine::{DataFolder, Log, LogName, NodeId};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -189,10 +189,12 @@ impl JournalContents {
         }
     }
 
-    /// Reads a journal from its first position to its end. Memory: the entries. `keeps_replaced`: a planted bug.
+    /// Reads a journal from its first position to its end. Memory: the entries after the checkpoint at `checkpoint`; of others
+    /// the index and term. `keeps_replaced`: a planted bug.
     pub(crate) fn read(
         log: &Log,
         owner: JournalOwner,
+        checkpoint: u64,
         keeps_replaced: bool,
     ) -> Result<JournalContents, BootError> {
         let mut walker = Walker::new(log, log.start());
@@ -201,6 +203,7 @@ impl JournalContents {
         }
         let mut reader = JournalReader {
             owner,
+            checkpoint,
             keeps_replaced,
             head: None,
             founding: None,
@@ -225,6 +228,12 @@ impl JournalContents {
             entries: reader.entries,
             blocks: reader.blocks,
         })
+    }
+
+    /// Does it have every entry since the first one? Then no checkpoint is needed.
+    pub(crate) fn is_complete(&self) -> bool {
+        let first = self.entries.first().map(|entry| entry.index);
+        first == Some(1) && self.installed == (0, 0) && self.founding.is_some()
     }
 
     /// Number of the last start.
@@ -275,6 +284,7 @@ impl JournalContents {
 #[derive(Debug)]
 struct JournalReader {
     owner: JournalOwner,
+    checkpoint: u64,
     keeps_replaced: bool,
     head: Option<BlockHead>,
     founding: Option<(Vec<NodeId>, u64)>,
@@ -335,7 +345,10 @@ impl JournalReader {
         Ok(Ok(()))
     }
 
-    fn entry(&mut self, entry: LogEntry) -> Result<(), String> {
+    fn entry(&mut self, mut entry: LogEntry) -> Result<(), String> {
+        if entry.index <= self.checkpoint {
+            entry.payload = Payload::Empty;
+        }
         if let Some(first) = self.entries.first().map(|it| it.index) {
             let next = first + self.entries.len() as u64;
             if entry.index > next {

@@ -2,15 +2,18 @@
 
 mod boot;
 mod callers;
+mod checkpoint_pace;
 mod checkpointing;
 mod checkpoints;
 mod description;
 mod fetch;
+mod found_checkpoints;
 mod incoming;
 mod member_changes;
 mod past_states;
 mod rejoin;
 mod reply_budget;
+mod stored_checkpoints;
 mod transfer;
 mod waiting_reads;
 
@@ -29,7 +32,7 @@ pub use boot::{BootReport, ReplicaOptions};
 use bytes::Bytes;
 use callers::Callers;
 pub use checkpoints::CheckpointMode;
-use checkpoints::Checkpoints;
+use checkpoints::{CheckpointKind, Checkpoints};
 use description::ReplicaFigures;
 use fetch::{FetchJob, FetchedEntries};
 use member_changes::Addresses;
@@ -90,6 +93,8 @@ pub struct CheckpointStatus {
     pub receiving: Option<u64>,
     /// Number made since the start, …
     pub made: u64,
+    /// … of which so many hold only the changes since a whole one, …
+    pub changes: u64,
     /// … skipped because another was under way, …
     pub skipped: u64,
     /// … given up after an error, …
@@ -374,7 +379,7 @@ impl Replica {
             self.transfers.begin(offer.from, offer.mark, self.now, out);
         }
         if ready.checkpoint_due && self.applied.0 > self.newest_checkpoint() {
-            self.begin_checkpoint(true, out);
+            self.begin_checkpoint(CheckpointKind::Whole, true, out);
         }
         self.apply(ready.committed, out)?;
         for grant in ready.reads {
@@ -417,10 +422,7 @@ impl Replica {
 
     /// Index of the newest durable checkpoint.
     fn newest_checkpoint(&self) -> u64 {
-        self.checkpoints
-            .stored()
-            .last()
-            .map_or(0, |mark| mark.index)
+        self.checkpoints.stored.newest().map_or(0, |it| it.index)
     }
 
     fn computed(
@@ -499,8 +501,9 @@ impl Replica {
                 self.members = members;
                 may_differ = true; // another majority
             }
-            if self.schedule.count(entry.payload.length() as u64) {
-                self.begin_checkpoint(false, out);
+            let length = entry.payload.length() as u64;
+            if let Some(due) = self.schedule.count(entry.index, length, self.state.size()) {
+                self.begin_due(due, out);
             }
         }
         self.core.applied(last)?;

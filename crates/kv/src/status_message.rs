@@ -78,6 +78,7 @@ pub(crate) fn encode(status: &ReplicaStatus, token: u64) -> Vec<u8> {
     for index in readable {
         bytes.extend_from_slice(&index.to_le_bytes());
     }
+    bytes.extend_from_slice(&checkpoints.changes.to_le_bytes());
     debug_assert!(bytes.len() <= LENGTH_MAX);
     bytes
 }
@@ -114,7 +115,7 @@ pub(crate) fn decode(message: &[u8]) -> Result<(u64, ReplicaStatus), MessageErro
         outgoing: nodes(&mut cursor)?,
         ..Members::default()
     };
-    let checkpoints = checkpoints(newest, &mut cursor)?;
+    let mut checkpoints = checkpoints(newest, &mut cursor)?;
     let is_rejoining = cursor.truth("rejoining")?;
     let readable = usize::from(cursor.byte("number of readable states")?);
     if readable > PAST_STATES_MAX {
@@ -123,6 +124,8 @@ pub(crate) fn decode(message: &[u8]) -> Result<(u64, ReplicaStatus), MessageErro
     let readable = (0..readable)
         .map(|_| cursor.long("readable index"))
         .collect::<Result<_, _>>()?;
+    // An older node does not say it.
+    checkpoints.changes = cursor.long("checkpoints of changes").unwrap_or(0);
     let member = MemberStatus {
         role,
         term,
@@ -170,6 +173,7 @@ fn checkpoints(
         writing: (writing > 0).then_some(writing),
         receiving: (receiving > 0).then_some(receiving),
         made,
+        changes: 0, // it comes later
         skipped,
         failed,
         received,
@@ -347,6 +351,7 @@ mod tests {
                 length: 1 << 34,
                 writing: Some(8),
                 made: 2,
+                changes: 1,
                 ..CheckpointStatus::default()
             },
             keys: 100,
@@ -377,9 +382,14 @@ mod tests {
     #[test]
     fn cut_and_mutated_statuses_never_panic() {
         let whole = encode(&status(3), 77);
-        for length in 0..whole.len() {
+        for length in 0..whole.len() - 8 {
             assert!(decode(&whole[..length]).is_err(), "{length}");
         }
+        let (_, older) = decode(&whole[..whole.len() - 8]).unwrap();
+        assert_eq!(
+            older.checkpoints.changes, 0,
+            "an older node does not say it"
+        );
         let mut rng = Rng::from_seed(1);
         for _ in 0..10_000 {
             let mut bytes = whole.clone();

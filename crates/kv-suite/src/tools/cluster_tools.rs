@@ -4,7 +4,10 @@ use super::shown::ShownBytes;
 use super::{HEX, StoreSession, runtime};
 use seatrial_blocks::file::ReadFile;
 use seatrial_host::{Session, SessionOptions};
-use seatrial_kv::{AdminClient, AdminReply, AdminRequest, KeyDifference, diff_checkpoints};
+use seatrial_kv::{
+    AdminClient, AdminReply, AdminRequest, CheckpointFiles, KeyDifference, changes_since,
+    diff_checkpoints,
+};
 use seatrial_machine::NodeId;
 use seatrial_suite::{SuiteError, ToolExit, ToolSetup};
 use std::net::SocketAddr;
@@ -122,18 +125,50 @@ fn parse_address(text: &str) -> Result<SocketAddr, SuiteError> {
         .map_err(|_| format!("{text:?} is no address such as 127.0.0.1:7404").into())
 }
 
+/// A checkpoint file, with the whole one of which it has the changes.
+struct OpenCheckpoint {
+    file: ReadFile,
+    base: Option<ReadFile>,
+}
+
+impl OpenCheckpoint {
+    /// Opens a file, and its base in the same folder.
+    fn open(path: &Path) -> Result<OpenCheckpoint, SuiteError> {
+        let file = ReadFile::open(path)?;
+        let since = changes_since(&file).map_err(|error| format!("{}: {error}", path.display()))?;
+        let base = match since {
+            None => None,
+            Some(index) => {
+                let base = path.with_file_name(format!("checkpoint-{index:020}"));
+                let opened = ReadFile::open(&base);
+                Some(opened.map_err(|error| {
+                    let path = path.display();
+                    format!(
+                        "{path} has the changes since index {index}, so its base is needed: {error}"
+                    )
+                })?)
+            }
+        };
+        Ok(OpenCheckpoint { file, base })
+    }
+
+    fn files(&self) -> CheckpointFiles<'_> {
+        CheckpointFiles {
+            file: &self.file,
+            base: self.base.as_ref().map(|base| base as _),
+        }
+    }
+}
+
 /// Compares two checkpoint files.
 pub(super) fn diff(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
-    let open = |name: &str| -> Result<ReadFile, SuiteError> {
-        let path = setup.values.path(name).unwrap_or(Path::new(""));
-        Ok(ReadFile::open(path)?)
-    };
+    let open = |name: &str| OpenCheckpoint::open(setup.values.path(name).unwrap_or(Path::new("")));
     let (one, two) = (open("first")?, open("second")?);
     let form = ShownBytes {
         is_hex: setup.has(HEX.name),
     };
     let mut shown = 0;
-    let found = diff_checkpoints(&one, &two, |key, difference| {
+    let found = diff_checkpoints(one.files(), two.files(), |key, difference| {
         shown += 1;
         if shown <= SHOWN_MAX {
             let what = match difference {

@@ -150,6 +150,7 @@ fn document(address: SocketAddr, status: &std::io::Result<ReplicaStatus>) -> Val
         "checkpoint-writing": status.checkpoints.writing,
         "checkpoint-receiving": status.checkpoints.receiving,
         "checkpoints-made": status.checkpoints.made,
+        "checkpoints-of-changes": status.checkpoints.changes,
         "checkpoints-skipped": status.checkpoints.skipped,
         "checkpoints-failed": status.checkpoints.failed,
         "checkpoints-received": status.checkpoints.received,

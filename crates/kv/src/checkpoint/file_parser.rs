@@ -128,6 +128,21 @@ impl<S: CheckpointSink> CheckpointParser<S> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
+        match self.push_to_root(bytes) {
+            Ok(taken) if taken < bytes.len() => {
+                let error = self.error("bytes after the root".into());
+                self.failed = Some(error.clone());
+                Err(error)
+            }
+            done => done.map(|_| ()),
+        }
+    }
+
+    /// Takes the next bytes, up to the root. Returns their number: less than all if another file follows.
+    pub(super) fn push_to_root(&mut self, bytes: &[u8]) -> Result<usize, CheckpointError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
         let done = self.take(bytes);
         if let Err(error) = &done {
             self.failed = Some(error.clone());
@@ -155,11 +170,9 @@ impl<S: CheckpointSink> CheckpointParser<S> {
         })
     }
 
-    fn take(&mut self, mut bytes: &[u8]) -> Result<(), CheckpointError> {
-        while !bytes.is_empty() {
-            if self.mark.is_some() {
-                return Err(self.error("bytes after the root".into()));
-            }
+    fn take(&mut self, mut bytes: &[u8]) -> Result<usize, CheckpointError> {
+        let all = bytes.len();
+        while !bytes.is_empty() && self.mark.is_none() {
             // A block that is complete in the bytes is read where it is.
             if self.partial.is_empty()
                 && let Some(length) = self.block_length(bytes)?
@@ -180,7 +193,7 @@ impl<S: CheckpointSink> CheckpointParser<S> {
                 self.partial = partial;
             }
         }
-        Ok(())
+        Ok(all - bytes.len())
     }
 
     /// Length of the block that begins with these bytes, once its header is there. The header is then one that may come here, so

@@ -47,6 +47,11 @@ impl CheckpointReader {
         self.parser.push(bytes)
     }
 
+    /// Takes the next bytes up to the end of the file. Returns their number: less than all if another file follows.
+    pub(crate) fn push_to_end(&mut self, bytes: &[u8]) -> Result<usize, CheckpointError> {
+        self.parser.push_to_root(bytes)
+    }
+
     /// The state, once the whole file was pushed. The caller compares cluster, index and, of a transferred file, the mark.
     pub(crate) fn finish(
         self,

@@ -40,8 +40,9 @@ pub(crate) struct CheckpointWriter {
 struct Changes {
     older: StateSnapshot,
     delta: DeltaHead,
-    /// All keys that differ, in order.
+    /// All keys that differ, in order; none before the snapshots are compared.
     keys: Vec<StateKey>,
+    is_compared: bool,
     /// How many of them are written.
     written: usize,
 }
@@ -133,24 +134,24 @@ impl CheckpointWriter {
     }
 
     /// Begins a file of the changes since an older snapshot, whose checkpoint had this index and mark; sessions are written
-    /// whole. Compares the snapshots first, which takes time and memory (40 bytes per key) for the changes only: do it in a job.
+    /// whole. The first call of [`CheckpointWriter::next`] compares the snapshots, which takes time and memory (40 bytes per key)
+    /// for the changes only.
     pub(crate) fn of_changes(
         snapshot: StateSnapshot,
         head: CheckpointHead,
         older: StateSnapshot,
         (base_index, base): (u64, CheckpointMark),
     ) -> CheckpointWriter {
-        let keys = snapshot.items().changed_keys(older.items());
-        debug_assert!(keys.is_sorted());
         let mut writer = CheckpointWriter::new(snapshot, head);
         writer.changes = Some(Changes {
             older,
             delta: DeltaHead {
                 base_index,
                 base_digest: base.digest,
-                records: keys.len() as u64,
+                records: 0,
             },
-            keys,
+            keys: Vec::new(),
+            is_compared: false,
             written: 0,
         });
         writer
@@ -167,6 +168,7 @@ impl CheckpointWriter {
         if self.next == NextBlock::End {
             return None;
         }
+        self.compare();
         let left = (self.snapshot.size() as usize).saturating_add(SLICE_LENGTH);
         let mut out = Vec::with_capacity(budget.min(left).saturating_add(SLICE_LENGTH / 8));
         loop {
@@ -178,6 +180,17 @@ impl CheckpointWriter {
             if out.len() >= budget || self.next == NextBlock::End {
                 return Some(out);
             }
+        }
+    }
+
+    /// Finds the changes, unless that is done.
+    fn compare(&mut self) {
+        if let Some(changes) = &mut self.changes
+            && !std::mem::replace(&mut changes.is_compared, true)
+        {
+            changes.keys = self.snapshot.items().changed_keys(changes.older.items());
+            changes.delta.records = changes.keys.len() as u64;
+            debug_assert!(changes.keys.is_sorted());
         }
     }
 

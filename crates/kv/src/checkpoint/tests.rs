@@ -716,6 +716,16 @@ fn admissions_are_the_same_after_a_checkpoint() {
     }
 }
 
+/// A file of a whole state.
+fn alone(file: &Vec<u8>) -> CheckpointFiles<'_> {
+    CheckpointFiles { file, base: None }
+}
+
+/// Compares two checkpoints without a different key.
+fn compare(one: CheckpointFiles<'_>, other: CheckpointFiles<'_>) -> CheckpointDiff {
+    diff_checkpoints(one, other, |_, _| panic!("no key differs")).unwrap()
+}
+
 #[test]
 fn a_difference_names_each_key_once_in_order() {
     for seed in 0..40 {
@@ -753,7 +763,7 @@ fn a_difference_names_each_key_once_in_order() {
         let (other, second) = file(&other, &mut rng);
         let mut found = Vec::new();
         let found_key = |key: &[u8], difference| found.push((key.to_vec(), difference));
-        let result = diff_checkpoints(&one, &other, found_key).unwrap();
+        let result = diff_checkpoints(alone(&one), alone(&other), found_key).unwrap();
         assert_eq!(found, expected, "seed {seed}");
         assert_eq!(result.keys, expected.len() as u64);
         assert_eq!(
@@ -772,10 +782,10 @@ fn a_difference_of_sessions_is_named_and_damage_names_its_file() {
     let (one, _) = file(&state, &mut rng);
     state.sessions().open(Time::ZERO).unwrap();
     let (other, _) = file(&state, &mut rng);
-    let result = diff_checkpoints(&one, &other, |_, _| panic!("no key differs")).unwrap();
+    let result = compare(alone(&one), alone(&other));
     assert_eq!((result.keys, result.sessions), (0, true));
     let cut = one[..one.len() - 1].to_vec();
-    let error = diff_checkpoints(&other, &cut, |_, _| {}).unwrap_err();
+    let error = diff_checkpoints(alone(&other), alone(&cut), |_, _| {}).unwrap_err();
     assert!(
         error.to_string().starts_with("second checkpoint: "),
         "{error}"
@@ -793,7 +803,7 @@ fn a_difference_of_sessions_is_named_and_damage_names_its_file() {
             file(&state, &mut Rng::from_seed(1)).0
         });
         assert_eq!(
-            diff_checkpoints(&files[0], &files[1], |_, _| {})
+            diff_checkpoints(alone(&files[0]), alone(&files[1]), |_, _| {})
                 .unwrap()
                 .keys,
             1

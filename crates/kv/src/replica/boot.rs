@@ -1,22 +1,21 @@
 //! Options of a replica, and its recovery from a folder.
 
 use super::callers::Callers;
-use super::checkpoints::{CheckpointMode, Checkpoints, file_name, index_of};
-use super::member_changes::{Addresses, decode_cluster};
+use super::checkpoints::{CheckpointBase, CheckpointMode, Checkpoints};
+use super::found_checkpoints::{FoundCheckpoints, LoadedCheckpoint, load_checkpoints};
 use super::past_states::{PAST_STATES_MAX, PastStates};
 use super::rejoin::Rejoins;
+use super::stored_checkpoints::{CheckpointChain, StoredCheckpoints};
 use super::transfer::Transfers;
 use super::waiting_reads::WaitingReads;
 use super::{PlantedState, Replica, ReplicaPhase, VOTERS_TO_REJOIN, planted};
 use crate::bug::Bug;
-use crate::checkpoint::CheckpointReader;
-use crate::checkpoint_schedule::CheckpointSchedule;
 use crate::journal::{JournalOwner, JournalWriter};
 use crate::journal_mark::JournalMark;
 use crate::pending::PendingCommands;
 use crate::recovery::{BootError, JournalContents, move_aside, remove_moved};
 use crate::session::Sessions;
-use crate::state::StoreState;
+use crate::state::{StateSnapshot, StoreState};
 use seatrial_blocks::Recovery;
 use seatrial_consensus::{
     CachedLog, Config, Consensus, EntryLog, LogEntry, Members, Payload, SnapshotMark, StartPoint,
@@ -56,7 +55,7 @@ pub struct ReplicaOptions {
     pub checkpoint_bytes: u64,
     /// How checkpoints are made.
     pub checkpoint_mode: CheckpointMode,
-    /// Percent of the time that writing a checkpoint may take, 1 to 100: the rest is for clients.
+    /// Percent of the time that writing a checkpoint may take at most, 1 to 100: less while it makes replies slower.
     pub checkpoint_share: u32,
     /// Are entries written to the journal before they are acknowledged? Without, a crash loses every entry after the newest
     /// checkpoint, so such a node must be the only member of its cluster: another could not rely on its vote.
@@ -119,32 +118,6 @@ impl ReplicaOptions {
 
 /// Bound of the entries in memory that are applied; older ones are read back from the journal.
 const CACHE_BYTES: usize = 64 << 20;
-/// Bytes that are read at a time from a checkpoint.
-const READ_LENGTH: usize = 1 << 20;
-
-/// The newest checkpoint of a folder that is whole.
-struct LoadedCheckpoint {
-    mark: SnapshotMark,
-    state: StoreState,
-    schedule: CheckpointSchedule,
-    addresses: Addresses,
-}
-
-impl LoadedCheckpoint {
-    /// The empty state of a cluster before its first entry.
-    fn founding(file: &JournalMark) -> LoadedCheckpoint {
-        LoadedCheckpoint {
-            mark: SnapshotMark {
-                members: Members::of_voters(file.voters.iter().copied()),
-                ..SnapshotMark::default()
-            },
-            state: StoreState::default(),
-            schedule: CheckpointSchedule::new(file.checkpoint_bytes),
-            addresses: Addresses::new(),
-        }
-    }
-}
-
 impl Replica {
     /// Recovers a replica from its folder: the newest whole checkpoint, then the journal. The driver truncates the journal at
     /// `recovery.end` of the report, then gives the replica turns.
@@ -184,7 +157,7 @@ impl Replica {
             is_new,
         } = found;
         let (mark, mut state) = (loaded.mark, loaded.state);
-        plant(&mut state, options.bug);
+        plant(&mut state, options.bug, loaded.whole.as_ref());
         let mut entries = empty_log(&mark);
         entries.append(&journal.entries);
         let start = journal.start().max(file.start) + 1;
@@ -198,19 +171,19 @@ impl Replica {
             start,
         };
         let checkpoint = mark.clone();
-        let start_point = StartPoint { checkpoint, vote };
         let config = options.consensus(start, file.rejoined);
-        let core = Consensus::new(config, start_point, entries)?;
+        let core = Consensus::new(config, StartPoint { checkpoint, vote }, entries)?;
         let position = (recovery.next_sequence, recovery.end);
-        let kept = (mark.index > 0).then(|| mark.clone());
-        let share = options.checkpoint_share;
+        let whole = loaded.schedule.whole();
+        let base = found_base(loaded.chain.as_ref(), loaded.whole, whole);
+        let stored = StoredCheckpoints::new(loaded.chain, checkpoints.leftover);
         let replica = Replica {
             journal: JournalWriter::new(file.owner, start, vote, position, journal.blocks),
             stamped: state.sessions().clock(),
             state,
             schedule: loaded.schedule,
             addresses: loaded.addresses,
-            checkpoints: Checkpoints::new(kept, checkpoints.leftover, share),
+            checkpoints: Checkpoints::new(stored, base, options.checkpoint_share),
             past_states: PastStates::new(options.past_states.min(PAST_STATES_MAX)),
             transfers: Transfers::new(options.cluster, options.election * 2),
             turn_end: (Time::ZERO, None),
@@ -241,8 +214,21 @@ impl Replica {
     }
 }
 
-/// Plants a bug in a recovered state.
-fn plant(state: &mut StoreState, bug: Option<Bug>) {
+/// The state of the whole checkpoint, if later files of changes are those since that one, which was due at the index `whole`.
+fn found_base(
+    chain: Option<&CheckpointChain>,
+    state: Option<StateSnapshot>,
+    whole: u64,
+) -> Option<CheckpointBase> {
+    let (chain, state) = chain.zip(state)?;
+    (chain.whole.index == whole).then(|| CheckpointBase::new(&chain.whole, state))
+}
+
+/// Plants a bug in a recovered state. `whole`: that of its whole file.
+fn plant(state: &mut StoreState, bug: Option<Bug>, whole: Option<&StateSnapshot>) {
+    if let (Some(Bug::SessionsOfBase), Some(whole)) = (bug, whole) {
+        *state.sessions() = whole.sessions().clone();
+    }
     if bug == Some(Bug::SessionsNotInCheckpoint) {
         *state.sessions() = Sessions::default();
     }
@@ -283,14 +269,16 @@ impl FoundFolder {
             node: options.node,
         };
         let (mark, damaged_mark) = read_mark(data, owner)?;
-        let (mut journal, mut lost) = match read_journal(data, owner, options, mark.as_ref()) {
+        let mut checkpoints = load_checkpoints(data, options.cluster)?;
+        let newest = checkpoints.newest.take();
+        let index = newest.as_ref().map_or(0, |loaded| loaded.mark.index);
+        let journal = read_journal(data, (owner, index), options, mark.as_ref());
+        let (mut journal, mut lost) = match journal {
             Ok(journal) => (journal, None),
             Err(problem) if problem.is_loss() => (JournalContents::empty(), Some(problem)),
             Err(problem) => return Err(problem),
         };
-        let mut checkpoints = load_checkpoints(data, options.cluster)?;
-        let newest = checkpoints.newest.take();
-        if newest.is_none() {
+        if newest.is_none() && !journal.is_complete() {
             lost = checkpoints.without_whole(data).or(lost);
         }
         let has_data = newest.is_some() || damaged_mark.is_some();
@@ -371,16 +359,16 @@ fn read_mark(
     }
 }
 
-/// Reads the journal to its end, which is not before that of its mark.
+/// Reads the journal to its end, which is not before that of its mark. `checkpoint`: the index of the one from which to start.
 fn read_journal(
     data: &DataFolder,
-    owner: JournalOwner,
+    (owner, checkpoint): (JournalOwner, u64),
     options: &ReplicaOptions,
     mark: Option<&JournalMark>,
 ) -> Result<JournalContents, BootError> {
     let log = data.log(LogName::MAIN)?;
     let keeps_replaced = options.bug == Some(Bug::ConflictKept);
-    let journal = JournalContents::read(&log, owner, keeps_replaced)?;
+    let journal = JournalContents::read(&log, owner, checkpoint, keeps_replaced)?;
     let expected = mark.map_or(0, |mark| mark.end);
     let found = journal.recovery.end;
     if found < expected {
@@ -419,96 +407,4 @@ fn begin_anew(data: &DataFolder, mark: &JournalMark) -> Result<(), BootError> {
             .map_err(|error| io::Error::new(error.kind, error.to_string()))?;
     }
     Ok(move_aside(data, mark.start)?)
-}
-
-/// What the files of a folder hold.
-#[derive(Default)]
-struct FoundCheckpoints {
-    /// The newest that is whole.
-    newest: Option<LoadedCheckpoint>,
-    /// Indices of all others.
-    leftover: Vec<u64>,
-    /// What is wrong with newer ones.
-    damaged: Vec<String>,
-}
-
-impl FoundCheckpoints {
-    /// Why none of the files is whole; `None`: there are none.
-    fn without_whole(&self, data: &DataFolder) -> Option<BootError> {
-        let problem = self.damaged.first()?;
-        Some(BootError::Checkpoint {
-            file: data.files_path().display().to_string(),
-            problem: format!("no checkpoint is whole: {problem}"),
-        })
-    }
-}
-
-fn load_checkpoints(data: &DataFolder, cluster: u64) -> Result<FoundCheckpoints, BootError> {
-    let folder = || data.files_path().display().to_string();
-    let files = data.files().map_err(|error| BootError::Checkpoint {
-        file: folder(),
-        problem: error.to_string(),
-    })?;
-    let mut indices: Vec<u64> = files.iter().filter_map(index_of).collect();
-    indices.sort_unstable();
-    let mut found = FoundCheckpoints::default();
-    while let Some(index) = indices.pop() {
-        match load(data, cluster, index) {
-            Ok(loaded) => {
-                found.newest = Some(loaded);
-                found.leftover.extend(indices);
-                return Ok(found);
-            }
-            Err(problem) => {
-                found.leftover.push(index);
-                found
-                    .damaged
-                    .push(format!("{}: {problem}", file_name(index)));
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// Reads a checkpoint in bounded pieces.
-fn load(data: &DataFolder, cluster: u64, index: u64) -> Result<LoadedCheckpoint, String> {
-    let file = data
-        .file(&file_name(index))
-        .map_err(|error| error.to_string())?;
-    let mut reader = CheckpointReader::new();
-    let mut buffer = Vec::new();
-    let (mut at, end) = (0, file.len());
-    while at < end {
-        buffer.resize(
-            usize::try_from(end - at)
-                .unwrap_or(READ_LENGTH)
-                .min(READ_LENGTH),
-            0,
-        );
-        file.read_at(at, &mut buffer)
-            .map_err(|error| format!("at {at}: {error}"))?;
-        reader.push(&buffer).map_err(|error| error.to_string())?;
-        at += buffer.len() as u64;
-    }
-    let (head, state, mark) = reader.finish().map_err(|error| error.to_string())?;
-    if head.cluster != cluster {
-        return Err(format!("of cluster {}, not {cluster}", head.cluster));
-    }
-    if head.index != index {
-        return Err(format!("the state at index {}", head.index));
-    }
-    let (members, addresses) = decode_cluster(&head.members)?;
-    let schedule = CheckpointSchedule::decode(&head.schedule).map_err(|error| error.to_string())?;
-    Ok(LoadedCheckpoint {
-        mark: SnapshotMark {
-            index,
-            term: head.term,
-            members,
-            length: mark.length,
-            digest: mark.digest,
-        },
-        state,
-        schedule,
-        addresses,
-    })
 }

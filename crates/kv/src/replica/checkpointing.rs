@@ -1,13 +1,15 @@
 //! A replica's part in checkpoints: when they are due, whose turn it is, what they free, and how a transferred one takes the
 //! place of the state.
 
-use super::checkpoints::{CheckpointEvent, CheckpointMode, DropJob};
+use super::checkpoints::{
+    CheckpointBase, CheckpointEvent, CheckpointKind, CheckpointMode, CheckpointPlan, DropJob,
+};
 use super::member_changes::encode_cluster;
 use super::transfer::{ArrivedCheckpoint, TransferEvent};
 use super::{CheckpointStatus, Replica};
 use crate::bug::Bug;
 use crate::checkpoint::CheckpointHead;
-use crate::checkpoint_schedule::RENEWAL;
+use crate::checkpoint_schedule::{DueCheckpoint, RENEWAL};
 use crate::outcome::Outcome;
 use crate::store_command::StoreCommand;
 use seatrial_consensus::{ConsensusStopped, SnapshotMark};
@@ -20,9 +22,24 @@ impl Replica {
         self.members.voters.len()
     }
 
+    /// Begins the checkpoint that is due after the last applied entry.
+    pub(super) fn begin_due(&mut self, due: DueCheckpoint, out: &mut Vec<Output<Outcome>>) {
+        self.keep_state(out);
+        let kind = match due {
+            DueCheckpoint::Whole => CheckpointKind::Base,
+            DueCheckpoint::Changes(base) => CheckpointKind::Changes(base),
+        };
+        self.begin_checkpoint(kind, false, out);
+    }
+
     /// Begins a checkpoint of the present state, unless one is under way. `awaited`: a member cannot go on without it. That one
     /// needs no turn: turns are commands, and the quorum that they need may be waiting for this checkpoint.
-    pub(super) fn begin_checkpoint(&mut self, awaited: bool, out: &mut Vec<Output<Outcome>>) {
+    pub(super) fn begin_checkpoint(
+        &mut self,
+        kind: CheckpointKind,
+        awaited: bool,
+        out: &mut Vec<Output<Outcome>>,
+    ) {
         if awaited && self.checkpoints.is_waiting() {
             self.checkpoints.abandon(out);
         }
@@ -39,15 +56,14 @@ impl Replica {
             members: encode_cluster(&self.members, &self.addresses),
             schedule: self.schedule.encode(),
         };
-        if !awaited {
-            self.keep_state(out);
-        }
-        let snapshot = self.state.snapshot();
-        let members = self.members.clone();
-        if self
-            .checkpoints
-            .begin(snapshot, head, members, awaited, self.now)
-        {
+        let plan = CheckpointPlan {
+            kind,
+            snapshot: self.state.snapshot(),
+            head,
+            members: self.members.clone(),
+            needs_no_turn: awaited,
+        };
+        if self.checkpoints.begin(plan, self.now) {
             self.ask_turn();
             self.proceed_checkpoint(out);
         }
@@ -115,7 +131,7 @@ impl Replica {
         }
         let has_turn = self.schedule.has_turn(self.options.node);
         if has_turn && self.options.bug == Some(Bug::FuzzyCheckpoint) {
-            self.checkpoints.take_instead(self.state.snapshot());
+            self.checkpoints.take_instead(&self.state.snapshot());
         }
         self.checkpoints.proceed(self.now, has_turn, out);
         self.transfers.proceed(self.now, out);
@@ -138,7 +154,13 @@ impl Replica {
         match self.checkpoints.file_done(self.now, ticket, result, out) {
             CheckpointEvent::Proceeding => self.proceed_checkpoint(out),
             CheckpointEvent::Failed => self.end_turn(None),
-            CheckpointEvent::Published(mark) => self.published(&mark, out)?,
+            CheckpointEvent::Published(digest, mark) => {
+                let index = mark.as_ref().map(|mark| (mark.index, digest));
+                self.end_turn(index);
+                if let Some(mark) = mark {
+                    self.published(mark, out)?;
+                }
+            }
         }
         Ok(())
     }
@@ -146,20 +168,17 @@ impl Replica {
     /// A checkpoint of this node is durable: consensus may offer it, and what is before the one before it may go.
     fn published(
         &mut self,
-        mark: &SnapshotMark,
+        mark: SnapshotMark,
         out: &mut Vec<Output<Outcome>>,
     ) -> Result<(), ConsensusStopped> {
-        self.end_turn(Some((mark.index, mark.digest)));
         self.figures.checkpointed = Some(self.now);
-        self.core.checkpointed(mark.clone());
-        let mut to = self.checkpoints.stored()[0].index;
-        if self.checkpoints.stored().len() < 2 {
-            to = 0;
-        }
+        self.core.checkpointed(mark);
+        let mut to = self.checkpoints.stored.free_to();
         if self.options.bug == Some(Bug::PurgePastCheckpoint) {
             to = self.applied.0;
         }
-        let mut first = self.core.compact(to);
+        // After a start the log begins with the newest checkpoint, the journal with an older one that may be needed.
+        let mut first = self.core.compact(to).min(to + 1);
         if self.options.bug == Some(Bug::PurgePastCheckpoint) {
             first = to + 1;
         }
@@ -194,7 +213,7 @@ impl Replica {
         arrived: Box<ArrivedCheckpoint>,
         out: &mut Vec<Output<Outcome>>,
     ) -> Result<(), ConsensusStopped> {
-        self.checkpoints.keep(arrived.mark.clone(), out);
+        self.checkpoints.keep_chain(arrived.chain.clone(), out);
         if self.core.transferred(&arrived.mark)? {
             self.arrived = Some(arrived);
         } else {
@@ -217,6 +236,15 @@ impl Replica {
             "a state is never replaced by an older one"
         );
         let mut arrived = *arrived;
+        let (whole, snapshot) = (&arrived.chain.whole, arrived.whole);
+        if whole.index == arrived.schedule.whole()
+            && self.checkpoints.stored.whole(whole.index).is_some()
+        {
+            let base = CheckpointBase::new(whole, snapshot);
+            self.checkpoints.rebase(Some(base), out);
+        } else {
+            self.free(snapshot, out);
+        }
         arrived.state.plant(super::planted(self.options.bug));
         let old = std::mem::replace(&mut self.state, arrived.state);
         self.schedule = arrived.schedule;
@@ -237,13 +265,14 @@ impl Replica {
     }
 
     pub(super) fn checkpoint_status(&self) -> CheckpointStatus {
-        let newest = self.checkpoints.stored().last();
+        let newest = self.checkpoints.stored.newest();
         CheckpointStatus {
             newest: newest.map_or(0, |mark| mark.index),
             length: newest.map_or(0, |mark| mark.length),
             writing: self.checkpoints.under_way(),
             receiving: self.transfers.under_way(),
             made: self.checkpoints.made,
+            changes: self.checkpoints.changes,
             skipped: self.checkpoints.skipped,
             failed: self.checkpoints.failed,
             received: self.received,

@@ -1,5 +1,7 @@
-//! The checkpoints of a node: one being written in slices, two kept.
+//! The checkpoints of a node: the one that is being written in slices, and those that are durable.
 
+use super::checkpoint_pace::CheckpointPace;
+use super::stored_checkpoints::{CheckpointChain, CheckpointFile, StoredCheckpoints};
 use crate::checkpoint::{CheckpointHead, CheckpointMark, CheckpointWriter};
 use crate::outcome::Outcome;
 use crate::state::StateSnapshot;
@@ -7,26 +9,13 @@ use seatrial_consensus::{Members, SnapshotMark};
 use seatrial_machine::{Computed, FileName, FileResult, FileTask, Job, Output, Ticket, Time};
 use std::time::Duration;
 
-/// Checkpoints that are kept: the newest, and the one before in case that it is damaged.
-const KEPT: usize = 2;
-/// Bytes of one slice.
-const SLICE: usize = 1 << 20;
+/// Bytes of one slice: few, so that a request waits for few; many where nothing but the file counts.
+const SLICE: usize = 256 << 10;
+const SLICE_UNBOUNDED: usize = 1 << 20;
 /// Bytes after which the file is synced, so that no sync of the journal waits behind more.
 const SYNC: u64 = 4 << 20;
 /// Tickets of its file tasks begin here.
 const TICKETS: u64 = 2 << 60;
-
-/// The name of the checkpoint at an index.
-pub(crate) fn file_name(index: u64) -> FileName {
-    FileName::new(&format!("checkpoint-{index:020}")).expect("digits are a name")
-}
-
-/// The index of the checkpoint in this file, if it is one.
-pub(crate) fn index_of(file: &FileName) -> Option<u64> {
-    let digits = file.as_str().strip_prefix("checkpoint-")?;
-    let index = digits.parse().ok()?;
-    (file_name(index) == *file).then_some(index)
-}
 
 /// The file of a checkpoint that is being written.
 fn new_file() -> FileName {
@@ -50,10 +39,54 @@ pub enum CheckpointMode {
 pub(crate) enum CheckpointEvent {
     /// Nothing to report.
     Proceeding,
-    /// The checkpoint is durable under its name.
-    Published(SnapshotMark),
+    /// The checkpoint is durable under its name. Its digest, and the mark of all of its bytes, unless its base is gone.
+    Published([u8; 16], Option<SnapshotMark>),
     /// It was given up.
     Failed,
+}
+
+/// What a checkpoint will hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CheckpointKind {
+    /// The whole state.
+    Whole,
+    /// The whole state, and files of changes will be those since it.
+    Base,
+    /// The changes since the whole one at this index.
+    Changes(u64),
+}
+
+/// A checkpoint that is to be made.
+#[derive(Debug)]
+pub(crate) struct CheckpointPlan {
+    pub(crate) kind: CheckpointKind,
+    pub(crate) snapshot: StateSnapshot,
+    pub(crate) head: CheckpointHead,
+    pub(crate) members: Members,
+    /// A member waits for it.
+    pub(crate) needs_no_turn: bool,
+}
+
+/// The state of a durable whole checkpoint, with which later ones are compared. It keeps alive what was overwritten since.
+#[derive(Debug)]
+pub(crate) struct CheckpointBase {
+    pub(crate) index: u64,
+    pub(crate) mark: CheckpointMark,
+    pub(crate) snapshot: StateSnapshot,
+}
+
+impl CheckpointBase {
+    /// The base with this mark.
+    pub(crate) fn new(whole: &SnapshotMark, snapshot: StateSnapshot) -> CheckpointBase {
+        CheckpointBase {
+            index: whole.index,
+            mark: CheckpointMark {
+                length: whole.length,
+                digest: whole.digest,
+            },
+            snapshot,
+        }
+    }
 }
 
 /// Writes one checkpoint at a time: a job encodes a slice of the snapshot, a file task writes it, then there is a pause, so
@@ -61,23 +94,22 @@ pub(crate) enum CheckpointEvent {
 /// in a job.
 ///
 /// It waits for a turn from [`CheckpointSchedule`](crate::checkpoint_schedule::CheckpointSchedule), and meanwhile holds the
-/// snapshot. What comes due meanwhile is skipped, and counted.
+/// snapshot. What comes due meanwhile is skipped, and counted; so are changes since a whole checkpoint that is not here.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
-    /// Durable checkpoints, oldest first.
-    stored: Vec<SnapshotMark>,
-    /// Indices of files that were found at the start beside the newest; they are removed when there is a newer one.
-    leftover: Vec<u64>,
+    pub(crate) stored: StoredCheckpoints,
+    base: Option<CheckpointBase>,
     work: Option<CheckpointWork>,
     tickets: u64,
-    /// Percent of the time that is spent on writing.
-    share: u32,
-    /// Due checkpoints that were not made because another was under way.
+    pub(crate) pace: CheckpointPace,
+    /// Due checkpoints that were not made because another was under way, or their base is not here.
     pub(crate) skipped: u64,
     /// Checkpoints that were given up after an error.
     pub(crate) failed: u64,
-    /// Checkpoints that were made.
+    /// Checkpoints that were made, …
     pub(crate) made: u64,
+    /// … and those of them that are changes.
+    pub(crate) changes: u64,
     /// Why the last one was given up.
     pub(crate) last_error: Option<String>,
 }
@@ -85,6 +117,10 @@ pub(crate) struct Checkpoints {
 /// A checkpoint on its way to the disk.
 #[derive(Debug)]
 struct CheckpointWork {
+    /// Its base, if it is of changes.
+    base: Option<u64>,
+    /// The snapshot, if it becomes the base of later ones.
+    kept: Option<StateSnapshot>,
     head: CheckpointHead,
     members: Members,
     stage: CheckpointStage,
@@ -116,7 +152,7 @@ enum CheckpointStage {
 }
 
 /// Encodes one slice.
-struct SliceJob(Box<CheckpointWriter>);
+struct SliceJob(Box<CheckpointWriter>, usize);
 
 /// Its result.
 enum Slice {
@@ -128,7 +164,7 @@ enum Slice {
 
 impl Job for SliceJob {
     fn run(mut self: Box<Self>) -> Computed {
-        Box::new(match self.0.next(SLICE) {
+        Box::new(match self.0.next(self.1) {
             Some(bytes) => Slice::Bytes(self.0, bytes),
             None => Slice::End(self.0.finish()),
         })
@@ -146,24 +182,24 @@ impl<T: Send> Job for DropJob<T> {
 }
 
 impl Checkpoints {
-    /// With the newest durable checkpoint of a folder, and the indices of all other files.
-    pub(crate) fn new(newest: Option<SnapshotMark>, leftover: Vec<u64>, share: u32) -> Checkpoints {
+    /// With the durable checkpoints of a folder, and the state of the whole one since which changes are written.
+    pub(crate) fn new(
+        stored: StoredCheckpoints,
+        base: Option<CheckpointBase>,
+        share: u32,
+    ) -> Checkpoints {
         Checkpoints {
-            stored: newest.into_iter().collect(),
-            leftover,
+            stored,
+            base,
             work: None,
             tickets: TICKETS,
-            share: share.clamp(1, 100),
+            pace: CheckpointPace::new(share),
             skipped: 0,
             failed: 0,
             made: 0,
+            changes: 0,
             last_error: None,
         }
-    }
-
-    /// Durable checkpoints, oldest first.
-    pub(crate) fn stored(&self) -> &[SnapshotMark] {
-        &self.stored
     }
 
     /// Index of the checkpoint that is being made.
@@ -177,31 +213,40 @@ impl Checkpoints {
         (written.unwrap_or(0), written.is_some())
     }
 
+    /// Is the file of a checkpoint being written?
+    pub(crate) fn is_writing(&self) -> bool {
+        self.work.is_some() && !self.is_waiting()
+    }
+
     /// Does the checkpoint under way hold a snapshot without a turn?
     pub(crate) fn is_waiting(&self) -> bool {
         let stage = self.work.as_ref().map(|work| &work.stage);
         matches!(stage, Some(CheckpointStage::Waiting(_)))
     }
 
-    /// Begins a checkpoint. False: another one is under way, this one is skipped.
-    pub(crate) fn begin(
-        &mut self,
-        snapshot: StateSnapshot,
-        head: CheckpointHead,
-        members: Members,
-        needs_no_turn: bool,
-        now: Time,
-    ) -> bool {
-        if self.work.is_some() {
+    /// Begins a checkpoint. False: another one is under way or its base is not here, this one is skipped.
+    pub(crate) fn begin(&mut self, plan: CheckpointPlan, now: Time) -> bool {
+        let has_base = match plan.kind {
+            CheckpointKind::Changes(base) => self.base_at(base).is_some(),
+            CheckpointKind::Whole | CheckpointKind::Base => true,
+        };
+        if self.work.is_some() || !has_base {
             self.skipped += 1;
             return false;
         }
-        let writer = Box::new(CheckpointWriter::new(snapshot, head.clone()));
+        let kept = (plan.kind == CheckpointKind::Base).then(|| plan.snapshot.clone());
+        let base = match plan.kind {
+            CheckpointKind::Changes(base) => Some(base),
+            _ => None,
+        };
+        let writer = self.writer(plan.snapshot, plan.head.clone(), base);
         self.work = Some(CheckpointWork {
-            head,
-            members,
-            stage: CheckpointStage::Waiting(writer),
-            needs_no_turn,
+            base,
+            kept,
+            head: plan.head,
+            members: plan.members,
+            stage: CheckpointStage::Waiting(Box::new(writer)),
+            needs_no_turn: plan.needs_no_turn,
             written: 0,
             synced: 0,
             ticket: Ticket(0),
@@ -209,6 +254,32 @@ impl Checkpoints {
             asked: now,
         });
         true
+    }
+
+    fn base_at(&self, index: u64) -> Option<&CheckpointBase> {
+        self.base.as_ref().filter(|base| base.index == index)
+    }
+
+    fn writer(
+        &self,
+        snapshot: StateSnapshot,
+        head: CheckpointHead,
+        base: Option<u64>,
+    ) -> CheckpointWriter {
+        match base.and_then(|base| self.base_at(base)) {
+            Some(base) => {
+                let older = base.snapshot.clone();
+                CheckpointWriter::of_changes(snapshot, head, older, (base.index, base.mark))
+            }
+            None => CheckpointWriter::new(snapshot, head),
+        }
+    }
+
+    /// Later changes are those since this state. What was the base is freed in a job.
+    pub(crate) fn rebase(&mut self, base: Option<CheckpointBase>, out: &mut Vec<Output<Outcome>>) {
+        if let Some(old) = std::mem::replace(&mut self.base, base) {
+            self.drop_in_job(old, out);
+        }
     }
 
     /// When it wants to proceed.
@@ -252,10 +323,12 @@ impl Checkpoints {
 
     fn encode(&mut self, writer: Box<CheckpointWriter>, now: Time, out: &mut Vec<Output<Outcome>>) {
         let ticket = self.next_ticket();
+        let is_unbounded = self.pace.is_unbounded();
+        let length = if is_unbounded { SLICE_UNBOUNDED } else { SLICE };
         if let Some(work) = &mut self.work {
             work.stage = CheckpointStage::Encoding;
             work.began = now;
-            out.push(Output::Compute(Box::new(SliceJob(writer)), ticket));
+            out.push(Output::Compute(Box::new(SliceJob(writer, length)), ticket));
         }
     }
 
@@ -311,7 +384,12 @@ impl Checkpoints {
                     length: mark.length,
                     digest: mark.digest,
                 };
-                let to = file_name(mark.index);
+                let index = mark.index;
+                let to = CheckpointFile {
+                    index,
+                    base: work.base,
+                };
+                let to = to.name();
                 work.stage = CheckpointStage::Publishing(mark);
                 FileTask::Publish { file, to }
             }
@@ -321,9 +399,13 @@ impl Checkpoints {
     }
 
     fn free(&mut self, writer: Box<CheckpointWriter>, out: &mut Vec<Output<Outcome>>) {
+        self.drop_in_job(writer, out);
+    }
+
+    fn drop_in_job<T: Send + 'static>(&mut self, value: T, out: &mut Vec<Output<Outcome>>) {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        out.push(Output::Compute(Box::new(DropJob(writer)), ticket));
+        out.push(Output::Compute(Box::new(DropJob(value)), ticket));
     }
 
     /// A file task is done.
@@ -351,31 +433,56 @@ impl Checkpoints {
             }
             CheckpointStage::Writing(writer) => self.rest(writer, now),
             CheckpointStage::Publishing(mark) => {
+                let (base, kept) = (work.base, work.kept.take());
                 self.work = None;
-                self.made += 1;
-                self.keep(mark.clone(), out);
-                return CheckpointEvent::Published(mark);
+                return self.published(mark, base, kept, out);
             }
             other => work.stage = other,
         }
         CheckpointEvent::Proceeding
     }
 
-    /// A pause in proportion to what the slice took.
+    /// The file of a checkpoint is durable.
+    fn published(
+        &mut self,
+        mut mark: SnapshotMark,
+        base: Option<u64>,
+        kept: Option<StateSnapshot>,
+        out: &mut Vec<Output<Outcome>>,
+    ) -> CheckpointEvent {
+        self.made += 1;
+        self.changes += u64::from(base.is_some());
+        let digest = mark.digest;
+        if let Some(kept) = kept {
+            self.rebase(Some(CheckpointBase::new(&mark, kept)), out);
+        }
+        let mut is_there = true;
+        if let Some(base) = base {
+            let whole = self.stored.whole(base);
+            is_there = whole.is_some();
+            mark.length += whole.map_or(0, |whole| whole.length);
+        }
+        let removed = self.stored.keep(mark.clone(), base);
+        self.remove_all(&removed, out);
+        CheckpointEvent::Published(digest, is_there.then_some(mark))
+    }
+
+    /// A pause in proportion to what the slice took, see [`CheckpointPace`].
     fn rest(&mut self, writer: Box<CheckpointWriter>, now: Time) {
-        let share = self.share;
         if let Some(work) = &mut self.work {
-            let pause = now.since(work.began) * (100 - share) / share;
+            let pause = self.pace.pause(now.since(work.began));
             work.stage = CheckpointStage::Resting(writer, now + pause);
         }
     }
 
     /// The planted bug: a checkpoint that waits takes the state of now.
-    pub(crate) fn take_instead(&mut self, snapshot: StateSnapshot) {
-        if let Some(work) = &mut self.work
-            && let CheckpointStage::Waiting(writer) = &mut work.stage
-        {
-            **writer = CheckpointWriter::new(snapshot, work.head.clone());
+    pub(crate) fn take_instead(&mut self, snapshot: &StateSnapshot) {
+        let Some(work) = self.work.as_ref().filter(|_| self.is_waiting()) else {
+            return;
+        };
+        let writer = self.writer(snapshot.clone(), work.head.clone(), work.base);
+        if let Some(work) = &mut self.work {
+            work.stage = CheckpointStage::Waiting(Box::new(writer));
         }
     }
 
@@ -384,6 +491,9 @@ impl Checkpoints {
         let Some(work) = self.work.take() else {
             return;
         };
+        if let Some(kept) = work.kept {
+            self.drop_in_job(kept, out);
+        }
         match work.stage {
             CheckpointStage::Waiting(writer) => self.free(writer, out),
             CheckpointStage::Writing(writer) | CheckpointStage::Resting(writer, _) => {
@@ -402,32 +512,29 @@ impl Checkpoints {
         out.push(Output::File(FileTask::Remove { file }, ticket));
     }
 
-    /// Keeps a durable checkpoint, and removes the oldest if there are too many.
-    pub(crate) fn keep(&mut self, mark: SnapshotMark, out: &mut Vec<Output<Outcome>>) {
-        for index in std::mem::take(&mut self.leftover) {
-            if index != mark.index {
-                self.remove(file_name(index), out);
-            }
-        }
-        self.stored.retain(|stored| stored.index != mark.index);
-        let place = self
-            .stored
-            .partition_point(|stored| stored.index < mark.index);
-        self.stored.insert(place, mark);
-        while self.stored.len() > KEPT {
-            let oldest = self.stored.remove(0);
-            self.remove(file_name(oldest.index), out);
-        }
+    /// Keeps the files of a checkpoint that came from another node.
+    pub(crate) fn keep_chain(&mut self, chain: CheckpointChain, out: &mut Vec<Output<Outcome>>) {
+        let removed = self.stored.keep_chain(chain);
+        self.remove_all(&removed, out);
     }
 
-    /// The durable checkpoint with this index and digest.
-    pub(crate) fn find(&self, index: u64, digest: [u8; 16]) -> Option<&SnapshotMark> {
-        let is_it = |it: &&SnapshotMark| it.index == index && it.digest == digest;
-        self.stored.iter().find(is_it)
+    fn remove_all(&mut self, files: &[CheckpointFile], out: &mut Vec<Output<Outcome>>) {
+        // Changes first: without their base they are of no use.
+        for file in files.iter().filter(|it| it.base.is_some()) {
+            self.remove(file.name(), out);
+        }
+        for file in files.iter().filter(|it| it.base.is_none()) {
+            self.remove(file.name(), out);
+        }
+        let is_gone = |base: &CheckpointBase| self.stored.whole(base.index).is_none();
+        if self.base.as_ref().is_some_and(is_gone) {
+            self.rebase(None, out);
+        }
     }
 
     pub(crate) fn check_invariants(&self) {
-        assert!(self.stored.len() <= KEPT);
-        assert!(self.stored.is_sorted_by(|a, b| a.index < b.index));
+        self.stored.check_invariants();
+        let base = self.base.as_ref();
+        assert!(base.is_none_or(|base| self.stored.whole(base.index).is_some()));
     }
 }

@@ -207,8 +207,13 @@ impl Replica {
                 checkpoints.made,
             ),
             (
+                "kv_checkpoints_of_changes_total",
+                "Checkpoints made that hold the changes since a whole one",
+                checkpoints.changes,
+            ),
+            (
                 "kv_checkpoints_skipped_total",
-                "Checkpoints skipped because one was under way",
+                "Checkpoints skipped because one was under way or their base is not here",
                 checkpoints.skipped,
             ),
             (
@@ -270,6 +275,8 @@ impl Replica {
             self.figures.reads.add(duration);
         } else {
             self.figures.writes.add(duration);
+            let is_writing = self.checkpoints.is_writing();
+            self.checkpoints.pace.replied(since, self.now, is_writing);
         }
     }
 }

@@ -94,7 +94,7 @@ impl Replica {
         match replica_message::decode(bytes) {
             Some(ReplicaMessage::Grant(grant)) => self.rejoin(from, &grant, out),
             Some(ReplicaMessage::Pull(part, length)) => {
-                let known = self.checkpoints.find(part.index, part.digest);
+                let known = self.checkpoints.stored.find(part.index, part.digest);
                 self.transfers.serve(from, part, length, known, out);
             }
             // A node without a journal casts no vote and acknowledges nothing.

@@ -1,6 +1,7 @@
 //! Changes of the cluster that an operator asks for.
 
 use super::Replica;
+use super::checkpoints::CheckpointKind;
 use crate::admin_message::{AdminReply, AdminRequest};
 use crate::outcome::Outcome;
 use crate::store_command::{Commands, StoreCommand};
@@ -34,7 +35,8 @@ impl Replica {
                 let text = "nothing was applied since the last one";
                 return Ok(AdminReply::Refused(text.into()));
             }
-            self.begin_checkpoint(false, out);
+            self.keep_state(out);
+            self.begin_checkpoint(CheckpointKind::Whole, false, out);
             return Ok(AdminReply::Begun);
         }
         let status = self.core.status();

@@ -276,10 +276,7 @@ impl Replica {
             members: self.members.clone(),
             ..SnapshotMark::default()
         };
-        self.checkpoints
-            .stored()
-            .last()
-            .cloned()
-            .unwrap_or(founding)
+        let newest = self.checkpoints.stored.newest();
+        newest.cloned().unwrap_or(founding)
     }
 }

@@ -1,15 +1,16 @@
 //! Checkpoints on their way between nodes: pulled in pieces, checked as they come, resumed after losses.
 
-use super::checkpoints::{DropJob, file_name};
+use super::checkpoints::DropJob;
 use super::member_changes::{Addresses, decode_cluster};
-use crate::checkpoint::CheckpointReader;
+use super::stored_checkpoints::{CheckpointChain, CheckpointFile, StoredFiles};
+use crate::checkpoint::{ChainReader, ReadCheckpoint};
 use crate::checkpoint_schedule::CheckpointSchedule;
 use crate::outcome::Outcome;
 use crate::replica_message::{self, FilePart};
-use crate::state::StoreState;
+use crate::state::{StateSnapshot, StoreState};
 use seatrial_consensus::SnapshotMark;
 use seatrial_machine::{FileAnswer, FileName, FileResult, FileTask, NodeId, Output, Ticket, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// Bytes of one piece.
@@ -21,15 +22,24 @@ const READS_MAX: usize = 32;
 /// Tickets of its file tasks begin here.
 const TICKETS: u64 = 3 << 60;
 
-/// The file of a checkpoint that is being received.
+/// The file of a whole checkpoint that is being received.
 fn new_file() -> FileName {
     FileName::new("new-transfer").expect("a name")
+}
+
+/// The file of the changes that follow it.
+fn new_changes() -> FileName {
+    FileName::new("new-transfer-changes").expect("a name")
 }
 
 /// A checkpoint that was received, is durable, and waits to replace the state.
 #[derive(Debug)]
 pub(crate) struct ArrivedCheckpoint {
     pub(crate) mark: SnapshotMark,
+    /// Its files.
+    pub(crate) chain: CheckpointChain,
+    /// The state of the whole one of them.
+    pub(crate) whole: StateSnapshot,
     pub(crate) state: StoreState,
     pub(crate) schedule: CheckpointSchedule,
     pub(crate) addresses: Addresses,
@@ -49,26 +59,38 @@ pub(crate) enum TransferEvent {
 /// Pulls one checkpoint at a time, and serves pieces of those that are here.
 ///
 /// Pieces are checked and become a state in the order of the file; a few that came early wait. What is received is written
-/// beside, and gets the checkpoint's name when everything was right. A piece without an answer is asked for again; a newer
+/// beside, and gets the checkpoint's names when everything was right: a whole file, and one of changes if the checkpoint has it,
+/// whose bytes follow each other. A piece without an answer is asked for again; a newer
 /// checkpoint takes the place of the one under way.
 #[derive(Debug)]
 pub(crate) struct Transfers {
     cluster: u64,
     pull: Option<Pull>,
     /// Reads for other nodes.
-    reads: BTreeMap<Ticket, (NodeId, FilePart)>,
+    reads: BTreeMap<Ticket, PieceRead>,
     tickets: u64,
     /// A piece without an answer for this long is asked for again.
     patience: Duration,
+}
+
+/// A piece that is being read for another node.
+#[derive(Debug)]
+struct PieceRead {
+    to: NodeId,
+    part: FilePart,
+    bytes: Vec<u8>,
+    /// The rest is in the file of changes.
+    rest: Option<FileTask>,
 }
 
 #[derive(Debug)]
 struct Pull {
     mark: SnapshotMark,
     from: NodeId,
-    reader: Option<CheckpointReader>,
-    /// Bytes that the reader has taken.
+    reader: Option<ChainReader>,
+    /// Bytes that the reader has taken, and those of them that are of the whole file.
     received: u64,
+    whole: u64,
     /// Offsets that were asked for, and when.
     asked: BTreeMap<u64, Time>,
     /// Pieces that came before their turn.
@@ -77,8 +99,8 @@ struct Pull {
     first: u64,
     /// File tasks under way.
     tasks: usize,
-    /// The last task: the file gets its name.
-    publishing: Option<Ticket>,
+    /// The names that the files get in the end, the whole one first.
+    to_publish: VecDeque<FileTask>,
     arrived: Option<Box<ArrivedCheckpoint>>,
 }
 
@@ -126,13 +148,14 @@ impl Transfers {
         self.pull = Some(Pull {
             mark,
             from,
-            reader: Some(CheckpointReader::new()),
+            reader: Some(ChainReader::new()),
             received: 0,
+            whole: 0,
             asked: BTreeMap::new(),
             early: BTreeMap::new(),
             first: self.tickets + 1,
             tasks: 1,
-            publishing: None,
+            to_publish: VecDeque::new(),
             arrived: None,
         });
         self.file(FileTask::Create { file: new_file() }, out);
@@ -142,7 +165,9 @@ impl Transfers {
     /// Gives the transfer under way up. What was received is freed in a job.
     pub(crate) fn abandon(&mut self, out: &mut Vec<Output<Outcome>>) {
         if let Some(pull) = self.pull.take() {
-            self.file(FileTask::Remove { file: new_file() }, out);
+            for file in [new_changes(), new_file()] {
+                self.file(FileTask::Remove { file }, out);
+            }
             self.tickets += 1;
             let job = DropJob((pull.reader, pull.arrived));
             out.push(Output::Compute(Box::new(job), Ticket(self.tickets)));
@@ -224,23 +249,56 @@ impl Transfers {
                 return Ok(());
             };
             let reader = pull.reader.as_mut().ok_or(())?;
-            reader.push(&bytes).map_err(|_| ())?;
+            let of_whole = reader.push(&bytes).map_err(|_| ())?;
+            let (whole, had_changes) = (pull.whole, pull.whole < pull.received);
             pull.received += bytes.len() as u64;
-            pull.tasks += 1;
+            pull.whole += of_whole as u64;
             if pull.received == pull.mark.length {
                 let reader = pull.reader.take().ok_or(())?;
-                pull.arrived = Some(finish(self.cluster, &pull.mark, reader)?);
+                let arrived = finish(self.cluster, &pull.mark, reader)?;
+                pull.to_publish = publications(&arrived.chain);
+                pull.arrived = Some(arrived);
             }
-            let file = new_file();
-            self.file(
-                FileTask::Write {
-                    file,
-                    offset,
-                    bytes,
-                },
-                out,
-            );
+            let mut bytes = bytes;
+            let changes = bytes.split_off(of_whole);
+            if !bytes.is_empty() {
+                self.write((new_file(), whole, bytes), out);
+            }
+            if !changes.is_empty() {
+                if !had_changes {
+                    let file = new_changes();
+                    self.task(FileTask::Create { file }, out);
+                }
+                let place = (offset + of_whole as u64).saturating_sub(self.whole());
+                self.write((new_changes(), place, changes), out);
+            }
         }
+    }
+
+    /// Bytes of the whole file that were received.
+    fn whole(&self) -> u64 {
+        self.pull.as_ref().map_or(0, |pull| pull.whole)
+    }
+
+    fn write(
+        &mut self,
+        (file, offset, bytes): (FileName, u64, Vec<u8>),
+        out: &mut Vec<Output<Outcome>>,
+    ) {
+        let task = FileTask::Write {
+            file,
+            offset,
+            bytes,
+        };
+        self.task(task, out);
+    }
+
+    /// A file task of the transfer under way.
+    fn task(&mut self, task: FileTask, out: &mut Vec<Output<Outcome>>) {
+        if let Some(pull) = &mut self.pull {
+            pull.tasks += 1;
+        }
+        self.file(task, out);
     }
 
     /// Another node wants a piece. `known`: the checkpoint is here.
@@ -249,24 +307,28 @@ impl Transfers {
         to: NodeId,
         part: FilePart,
         length: u32,
-        known: Option<&SnapshotMark>,
+        known: Option<StoredFiles<'_>>,
         out: &mut Vec<Output<Outcome>>,
     ) {
-        let Some(mark) = known.filter(|mark| part.offset < mark.length) else {
+        let Some(files) = known.filter(|files| part.offset < files.mark.length) else {
             let message = replica_message::encode_gone(part);
             return out.push(Output::Send { to, message });
         };
         if self.reads.len() >= READS_MAX {
             return;
         }
-        let length = u64::from(length.min(PIECE)).min(mark.length - part.offset);
-        let task = FileTask::Read {
-            file: file_name(part.index),
-            offset: part.offset,
-            length: length as usize,
-        };
-        let ticket = self.file(task, out);
-        self.reads.insert(ticket, (to, part));
+        let length = u64::from(length.min(PIECE)).min(files.mark.length - part.offset);
+        let mut tasks = reads(&files, part.offset, length);
+        if let Some(first) = tasks.pop_front() {
+            let ticket = self.file(first, out);
+            let read = PieceRead {
+                to,
+                part,
+                bytes: Vec::new(),
+                rest: tasks.pop_front(),
+            };
+            self.reads.insert(ticket, read);
+        }
     }
 
     /// The source has lost the checkpoint: the leader offers another one.
@@ -284,19 +346,8 @@ impl Transfers {
         result: FileResult,
         out: &mut Vec<Output<Outcome>>,
     ) -> TransferEvent {
-        if let Some((to, part)) = self.reads.remove(&ticket) {
-            let (message, event) = match result {
-                Ok(FileAnswer::Bytes(bytes)) => {
-                    let message = replica_message::encode_piece(part, bytes);
-                    (message, TransferEvent::Proceeding)
-                }
-                _ => (
-                    replica_message::encode_gone(part),
-                    TransferEvent::Missed(to),
-                ),
-            };
-            out.push(Output::Send { to, message });
-            return event;
+        if let Some(read) = self.reads.remove(&ticket) {
+            return self.piece_read(read, result, out);
         }
         let Some(pull) = self.pull.as_mut().filter(|pull| ticket.0 >= pull.first) else {
             return TransferEvent::Proceeding;
@@ -306,46 +357,130 @@ impl Transfers {
             self.abandon(out);
             return TransferEvent::Proceeding;
         }
-        if pull.publishing == Some(ticket) {
-            let arrived = pull.arrived.take();
-            self.pull = None;
-            return arrived.map_or(TransferEvent::Proceeding, TransferEvent::Arrived);
-        }
         pull.tasks -= 1;
-        if pull.tasks == 0 && pull.arrived.is_some() {
-            let to = file_name(pull.mark.index);
-            let file = new_file();
-            let ticket = self.file(FileTask::Publish { file, to }, out);
-            if let Some(pull) = &mut self.pull {
-                pull.publishing = Some(ticket);
-            }
+        if pull.tasks > 0 || pull.arrived.is_none() {
+            return TransferEvent::Proceeding;
         }
+        if let Some(next) = pull.to_publish.pop_front() {
+            self.task(next, out);
+            return TransferEvent::Proceeding;
+        }
+        let arrived = pull.arrived.take();
+        self.pull = None;
+        arrived.map_or(TransferEvent::Proceeding, TransferEvent::Arrived)
+    }
+
+    /// A part of a piece was read for another node.
+    fn piece_read(
+        &mut self,
+        mut read: PieceRead,
+        result: FileResult,
+        out: &mut Vec<Output<Outcome>>,
+    ) -> TransferEvent {
+        let (to, part) = (read.to, read.part);
+        let Ok(FileAnswer::Bytes(mut bytes)) = result else {
+            let message = replica_message::encode_gone(part);
+            out.push(Output::Send { to, message });
+            return TransferEvent::Missed(to);
+        };
+        read.bytes.append(&mut bytes);
+        if let Some(rest) = read.rest.take() {
+            let ticket = self.file(rest, out);
+            self.reads.insert(ticket, read);
+            return TransferEvent::Proceeding;
+        }
+        let message = replica_message::encode_piece(part, read.bytes);
+        out.push(Output::Send { to, message });
         TransferEvent::Proceeding
     }
 }
 
-/// The state of a file that was read to its end, if it is the one that was offered.
+/// The tasks that read these bytes of a checkpoint: from its whole file, from that of changes, or from both.
+fn reads(files: &StoredFiles<'_>, offset: u64, length: u64) -> VecDeque<FileTask> {
+    let (whole, end) = (files.whole.1, offset + length);
+    let mut tasks = VecDeque::new();
+    if offset < whole {
+        tasks.push_back(FileTask::Read {
+            file: files.whole.0.clone(),
+            offset,
+            length: (end.min(whole) - offset) as usize,
+        });
+    }
+    if let Some(changes) = files.changes.as_ref().filter(|_| end > whole) {
+        let from = offset.max(whole);
+        tasks.push_back(FileTask::Read {
+            file: changes.clone(),
+            offset: from - whole,
+            length: (end - from) as usize,
+        });
+    }
+    tasks
+}
+
+/// The tasks that give received files their names.
+fn publications(chain: &CheckpointChain) -> VecDeque<FileTask> {
+    let publish = |file, to: CheckpointFile| FileTask::Publish {
+        file,
+        to: to.name(),
+    };
+    let base = chain.whole.index;
+    let whole = publish(new_file(), CheckpointFile::whole(base));
+    let changes = chain.changes.as_ref().map(|mark| {
+        let to = CheckpointFile {
+            index: mark.index,
+            base: Some(base),
+        };
+        publish(new_changes(), to)
+    });
+    std::iter::once(whole).chain(changes).collect()
+}
+
+/// The state of a checkpoint that was read to its end, if it is the one that was offered.
 fn finish(
     cluster: u64,
     mark: &SnapshotMark,
-    reader: CheckpointReader,
+    reader: ChainReader,
 ) -> Result<Box<ArrivedCheckpoint>, ()> {
-    let (head, state, found) = reader.finish().map_err(|_| ())?;
-    let (members, addresses) = decode_cluster(&head.members).map_err(|_| ())?;
-    let schedule = CheckpointSchedule::decode(&head.schedule).map_err(|_| ())?;
-    let is_it = head.cluster == cluster
-        && (head.index, head.term) == (mark.index, mark.term)
+    let (whole, newest) = reader.finish().map_err(|_| ())?;
+    let (members, addresses) = decode_cluster(&newest.head.members).map_err(|_| ())?;
+    let schedule = CheckpointSchedule::decode(&newest.head.schedule).map_err(|_| ())?;
+    let before = whole.as_ref().map_or(0, |whole| whole.mark.length);
+    let is_it = newest.head.cluster == cluster
+        && (newest.head.index, newest.head.term) == (mark.index, mark.term)
         && members == mark.members
-        && (found.length, found.digest) == (mark.length, mark.digest);
+        && (before + newest.mark.length, newest.mark.digest) == (mark.length, mark.digest);
+    if !is_it {
+        return Err(());
+    }
     let mark = mark.clone();
-    is_it
-        .then(|| {
-            Box::new(ArrivedCheckpoint {
-                mark,
-                state,
-                schedule,
-                addresses,
-            })
-        })
-        .ok_or(())
+    let snapshot = whole.as_ref().unwrap_or(&newest).state.snapshot();
+    let chain = match &whole {
+        None => CheckpointChain {
+            whole: mark.clone(),
+            changes: None,
+        },
+        Some(whole) => CheckpointChain {
+            whole: mark_of(whole).map_err(|_| ())?,
+            changes: Some(mark.clone()),
+        },
+    };
+    Ok(Box::new(ArrivedCheckpoint {
+        mark,
+        chain,
+        whole: snapshot,
+        state: newest.state,
+        schedule,
+        addresses,
+    }))
+}
+
+/// What identifies a file that was read.
+pub(super) fn mark_of(read: &ReadCheckpoint) -> Result<SnapshotMark, String> {
+    Ok(SnapshotMark {
+        index: read.head.index,
+        term: read.head.term,
+        members: decode_cluster(&read.head.members)?.0,
+        length: read.mark.length,
+        digest: read.mark.digest,
+    })
 }

@@ -2,7 +2,7 @@
 //! and with one fault in every block: acknowledged elements and their sessions are there, and every start finds the newest
 //! checkpoint.
 
-use crate::node::LocalNode;
+use crate::node::{LocalNode, checkpoint_index};
 use seatrial_kv::{Bug, Outcome, ReplicaOptions};
 use seatrial_machine::{DataFolder, NodeId, Storage, Ticket};
 use seatrial_sim::crash::{
@@ -149,10 +149,9 @@ fn newest_name(storage: &Arc<dyn Storage>) -> Result<u64, String> {
     let data = DataFolder::open(Arc::clone(storage), Path::new(FOLDER));
     let files = data.and_then(|it| it.files());
     let files = files.map_err(|it| it.to_string())?;
-    let indices = files.iter().filter_map(|file| {
-        let digits = file.as_str().strip_prefix("checkpoint-")?;
-        digits.parse().ok()
-    });
+    let indices = files
+        .iter()
+        .filter_map(|file| checkpoint_index(file.as_str()));
     Ok(indices.max().unwrap_or(0))
 }
 
@@ -270,8 +269,13 @@ fn acknowledged_commands_survive_every_power_loss_with_checkpoints() {
         DiskOperation::Rename { to, .. } => is_spare(to),
         _ => false,
     });
+    let changes = count(&trace, |it| match it {
+        DiskOperation::Rename { to, .. } => to.to_string_lossy().contains("/changes-"),
+        _ => false,
+    });
+    assert!(changes >= 3, "{changes} files of changes");
     println!(
-        "{} operations, {} acknowledgements, {made} checkpoints, {freed} segments freed",
+        "{} operations, {} acknowledgements, {made} checkpoints, {changes} of changes, {freed} segments freed",
         trace.operations().len(),
         trace.acknowledged().len()
     );
@@ -343,7 +347,10 @@ fn check_error(run: &FaultRun<'_, Vec<u64>>, text: &str) -> Result<(), String> {
     let is_clear = if is_log(&run.site.path) {
         text.contains("data/log")
     } else {
-        text.contains("/checkpoint-") || text.contains(": checkpoint-") && text.contains(" at ")
+        ["checkpoint-", "changes-"].iter().any(|name| {
+            let is_named = text.contains(&format!(": {name}")) && text.contains(" at ");
+            is_named || text.contains(&format!("/{name}"))
+        })
     };
     if is_clear {
         return Ok(());
@@ -361,9 +368,12 @@ fn one_fault_gives_the_older_checkpoint_with_its_journal_or_an_error() {
     .unwrap();
     let start = before.files();
     let names = start.iter().map(|it| it.0.display().to_string());
-    let stored = names.filter(|it| it.contains("/checkpoint-")).count();
+    let names: Vec<String> = names.collect();
+    let count = |part: &str| names.iter().filter(|it| it.contains(part)).count();
+    let (whole, changes) = (count("/checkpoint-"), count("/changes-"));
     // The third is there when the last life ended between a publication and a removal.
-    assert!((2..=3).contains(&stored), "{stored} checkpoints");
+    assert!((2..=3).contains(&whole), "{whole} whole checkpoints");
+    assert!((1..=3).contains(&changes), "{changes} files of changes");
     let mut fallbacks = 0;
     for (name, start) in [
         ("an old store", start),

@@ -1,6 +1,8 @@
 //! The store as a whole: on a real file, and in the simulated world.
 
 #[cfg(test)]
+mod bad_input;
+#[cfg(test)]
 mod checkpoint_crash;
 #[cfg(test)]
 mod crash;

@@ -18,6 +18,14 @@ const CLIENT: NodeId = NodeId::client(0);
 /// An endpoint that repeats requests of clients.
 const REPEATER: NodeId = NodeId::client(1);
 
+/// The index of the checkpoint that a file with this name belongs to, whole or of changes.
+pub(crate) fn checkpoint_index(name: &str) -> Option<u64> {
+    let changes = name.strip_prefix("changes-");
+    let changes = changes.and_then(|rest| Some(rest.split_once("-of-")?.0));
+    let digits = name.strip_prefix("checkpoint-").or(changes)?;
+    digits.parse().ok()
+}
+
 /// A replica and what a host does for it. Appends are written at once, and synced when the test asks for it: what comes in
 /// between gathers. File tasks and jobs run one at a time, also when the test asks for it.
 pub(crate) struct ReplicaDriver {

@@ -1,7 +1,7 @@
 //! A checkpoint on its way to a replica that is far behind, under loss of power at every point: the receiver starts as before or
 //! with the checkpoint, and catches up.
 
-use crate::node::ReplicaDriver;
+use crate::node::{ReplicaDriver, checkpoint_index};
 use seatrial_kv::{
     Answer, BootReport, Client, ClientOptions, Outcome, ReplicaOptions, Transaction,
 };
@@ -267,10 +267,9 @@ fn trace(start: &StartFiles) -> DiskTrace<u64> {
 fn newest_name(storage: &Arc<dyn Storage>, at: usize) -> u64 {
     let data = DataFolder::open(Arc::clone(storage), &folder(at)).unwrap();
     let files = data.files().unwrap();
-    let indices = files.iter().filter_map(|file| {
-        let digits = file.as_str().strip_prefix("checkpoint-")?;
-        digits.parse().ok()
-    });
+    let indices = files
+        .iter()
+        .filter_map(|file| checkpoint_index(file.as_str()));
     indices.max().unwrap_or(0)
 }
 

@@ -173,6 +173,7 @@ pub(crate) struct Run {
     asked_changes: u64,
     /// Checkpoints made and received by the replicas that are up at the end.
     made: u64,
+    made_of_changes: u64,
     received: u64,
 }
 
@@ -218,6 +219,7 @@ impl Run {
             changes: spares > 0,
             asked_changes: 0,
             made: 0,
+            made_of_changes: 0,
             received: 0,
         }
     }
@@ -274,6 +276,7 @@ impl Run {
                 ));
             }
             self.made += status.made;
+            self.made_of_changes += status.changes;
             self.received += status.received;
         }
         self.oracle.finish()
@@ -413,7 +416,7 @@ impl Run {
 
 fn check_seeds(servers: u32, seeds: u64) {
     let (mut committed, mut unknown, mut kills) = (0, 0, 0);
-    let (mut made, mut received) = (0, 0);
+    let (mut made, mut changes, mut received) = (0, 0, 0);
     let exploration = explore(0..seeds, |seed| {
         let mut run = Run::new(seed, servers, None);
         let checked = run.check();
@@ -421,16 +424,18 @@ fn check_seeds(servers: u32, seeds: u64) {
         unknown += run.oracle.unknown;
         kills += run.kills;
         made += run.made;
+        changes += run.made_of_changes;
         received += run.received;
         checked
     });
     assert_eq!(exploration.failure, None, "{servers} nodes");
     // It was no walk in the park, and not only trouble either.
     println!(
-        "{servers} nodes: {committed} committed, {unknown} unknown, {kills} kills, {made} checkpoints, {received} received"
+        "{servers} nodes: {committed} committed, {unknown} unknown, {kills} kills, {made} checkpoints ({changes} of changes), {received} received"
     );
     let seeds = seeds as usize;
     assert!(committed > 100 * seeds && unknown > 5 * seeds && kills > 5 * seeds as u64);
+    assert!(changes > seeds as u64 / 10);
     assert!(made > seeds as u64 && (servers == 1 || received > seeds as u64 / 20));
 }
 
@@ -466,6 +471,7 @@ fn every_planted_bug_is_found_within_its_seeds() {
         (Bug::PurgePastCheckpoint, 1, 50),
         (Bug::PurgePastCheckpoint, 3, 50),
         (Bug::SessionsNotInCheckpoint, 3, 100),
+        (Bug::SessionsOfBase, 3, 300),
     ] {
         let found = explore(0..seeds, |seed| Run::new(seed, servers, Some(bug)).check());
         println!("{bug}, {servers} nodes: {found:?}");

@@ -345,3 +345,76 @@ fn a_long_list_that_grows_is_appended_over_slices() {
     assert!((bytes.len() as u64) < state.size() * 8 / 10);
     assert_equal(&apply(&base, &bytes).unwrap().state, &state);
 }
+
+#[test]
+fn a_comparison_reads_changes_with_their_base() {
+    for seed in 0..30 {
+        let mut rng = Rng::from_seed(seed);
+        let (keys, length_max) = *rng.pick(&[(3, 50), (200, 100), (2_000, 300), (40, 60_000)]);
+        let mut state = random_state(&mut rng, keys, length_max);
+        let (base_bytes, base) = whole(&state, 1);
+        evolve(&mut state, &mut rng, 60, keys * 2, length_max);
+        let (bytes, mark) = changes(&base, &state, 2, &mut rng);
+        assert_eq!(changes_since(&bytes), Ok(Some(1)));
+        assert_eq!(changes_since(&base_bytes), Ok(None));
+        let chain = CheckpointFiles {
+            file: &bytes,
+            base: Some(&base_bytes),
+        };
+        let (again, _) = whole(&state, 2);
+        let equal = compare(chain, alone(&again));
+        assert_eq!((equal.keys, equal.sessions), (0, false));
+        assert_eq!(
+            (equal.first.digest, equal.first.keys),
+            (mark.digest, equal.second.keys)
+        );
+        // Against its own base it has the changed keys.
+        let mut found = Vec::new();
+        let result = diff_checkpoints(chain, alone(&base_bytes), |key, _| {
+            found.push(key.to_vec());
+        });
+        let changed = state.snapshot().items().changed_keys(base.state.items());
+        let changed = changed.iter().map(|key| key.as_slice().to_vec());
+        assert_eq!(found, changed.collect::<Vec<_>>(), "seed {seed}");
+        assert_eq!(result.unwrap().keys, found.len() as u64);
+        // Another base is refused.
+        let (other, _) = whole(&state, 1);
+        let wrong = CheckpointFiles {
+            file: &bytes,
+            base: Some(&other),
+        };
+        let refused = diff_checkpoints(wrong, chain, |_, _| {});
+        assert!(refused.is_err() || other == base_bytes);
+    }
+}
+
+#[test]
+fn a_chain_is_read_with_any_cuts() {
+    for seed in 0..20 {
+        let mut rng = Rng::from_seed(seed);
+        let mut state = random_state(&mut rng, 100, 400);
+        let (mut bytes, base) = whole(&state, 1);
+        let length = bytes.len();
+        let has_changes = rng.chance(0.8);
+        if has_changes {
+            evolve(&mut state, &mut rng, 40, 200, 400);
+            bytes.extend(changes(&base, &state, 2, &mut rng).0);
+        }
+        let mut reader = ChainReader::new();
+        let (mut at, mut of_whole) = (0, 0);
+        while at < bytes.len() {
+            let most = *rng.pick(&[10, 1_000, 100_000]);
+            let cut = 1 + rng.index(most.min(bytes.len() - at));
+            of_whole += reader.push(&bytes[at..at + cut]).unwrap();
+            at += cut;
+        }
+        assert_eq!(of_whole, length);
+        let (whole, newest) = reader.finish().unwrap();
+        assert_equal(&newest.state, &state);
+        assert_eq!(whole.is_some(), has_changes);
+        if let Some(whole) = whole {
+            assert_eq!(whole.mark, base.mark);
+            assert_equal(&whole.state, &base.state);
+        }
+    }
+}
