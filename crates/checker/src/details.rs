@@ -388,14 +388,6 @@ impl Details {
         }
     }
 
-    /// The same, to be completed.
-    pub fn dependencies_mut(&mut self) -> Option<&mut DependencyFigures> {
-        match &mut self.figures {
-            Figures::Dependencies(figures) => Some(figures),
-            _ => None,
-        }
-    }
-
     /// Is there nothing in them?
     pub fn is_empty(&self) -> bool {
         *self == Details::default()

@@ -150,6 +150,27 @@ impl<T> Csr<T> {
     }
 }
 
+impl<T: Copy> Csr<T> {
+    /// Keeps the rows in question, in their order; items move to the front, in place.
+    pub fn retain_rows(&mut self, stays: impl Fn(u32) -> bool) {
+        let (mut start, mut length, mut kept) = (0, 0, 0);
+        for row in 0..self.row_count() {
+            let end = self.starts[row + 1] as usize;
+            if stays(row as u32) {
+                self.items.copy_within(start..end, length);
+                length += end - start;
+                kept += 1;
+                // Rows that stay are no more than those seen, so no start is overwritten before it is read.
+                self.starts[kept] = length as u32;
+            }
+            start = end;
+        }
+        self.items.truncate(length);
+        self.starts.truncate(kept + 1);
+        self.assert_divided();
+    }
+}
+
 impl<T: Copy + Default> Csr<T> {
     /// Sorts pairs of row and item by row; the items of a row keep their order. `pairs` is iterated twice and must
     /// give the same pairs both times.
@@ -165,31 +186,6 @@ impl<T: Copy + Default> Csr<T> {
             filler.put(row, item);
         }
         filler.finish()
-    }
-}
-
-impl<T: Copy + Ord> Csr<T> {
-    /// Sorts the items of each row and removes those that repeat.
-    pub fn sort_and_dedup_rows(&mut self) {
-        let mut end = 0;
-        let mut start = 0;
-        for row in 0..self.row_count() {
-            let next = self.starts[row + 1] as usize;
-            self.items[start..next].sort_unstable();
-            let first = end;
-            for at in start..next {
-                let item = self.items[at];
-                // Everything before `end` is final, and `end` never passes `at`.
-                if end == first || self.items[end - 1] != item {
-                    self.items[end] = item;
-                    end += 1;
-                }
-            }
-            start = next;
-            self.starts[row + 1] = end as u32;
-        }
-        self.items.truncate(end);
-        self.assert_divided();
     }
 }
 
@@ -214,7 +210,7 @@ pub struct CsrCounter {
 }
 
 impl CsrCounter {
-    /// A counter of so many rows.
+    /// A counter for `rows` rows.
     pub fn new(rows: usize) -> CsrCounter {
         CsrCounter {
             counts: vec![0; rows + 2],
@@ -319,7 +315,7 @@ mod tests {
             let pairs: Vec<(u32, u32)> = (0..rng.below(40))
                 .map(|_| (rng.index(rows) as u32, rng.below(6) as u32))
                 .collect();
-            let mut grouped = Csr::group(rows, pairs.iter().copied());
+            let grouped = Csr::group(rows, pairs.iter().copied());
             assert_eq!(
                 (grouped.row_count(), grouped.item_count()),
                 (rows, pairs.len())
@@ -336,16 +332,13 @@ mod tests {
             let all: Vec<_> = grouped.pairs().collect();
             assert!(all.is_sorted_by_key(|pair| pair.0));
             assert_eq!(all.len(), pairs.len());
-            let mut expected: Vec<Vec<u32>> = grouped.rows().map(<[u32]>::to_vec).collect();
-            for row in &mut expected {
-                row.sort_unstable();
-                row.dedup();
-            }
-            grouped.sort_and_dedup_rows();
-            assert!(
-                grouped.rows().eq(expected.iter().map(Vec::as_slice)),
-                "seed {seed}"
-            );
+            let expected: Vec<Vec<u32>> = grouped.rows().map(<[u32]>::to_vec).collect();
+            let stays: Vec<bool> = expected.iter().map(|_| rng.chance(0.6)).collect();
+            let mut retained = grouped;
+            retained.retain_rows(|row| stays[row as usize]);
+            let staying = expected.iter().zip(&stays);
+            let staying = staying.filter_map(|(row, stays)| stays.then_some(row.as_slice()));
+            assert!(retained.rows().eq(staying), "seed {seed}");
         }
     }
 

@@ -289,7 +289,7 @@ fn refused(
     refusal: ListsError,
 ) -> Result<String, SourceError> {
     Ok(match refusal {
-        ListsError::Operation(index, reason) => format!("op {index}: {reason}"),
+        ListsError::Operation(refused) => refused.to_string(),
         ListsError::Size(reason) => reason.into(),
         ListsError::Reopened(key) => reopened(&key),
         ListsError::Twice(key, element, transactions) => {

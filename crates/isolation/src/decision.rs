@@ -101,7 +101,7 @@ pub fn witness(columns: &Columns, model: OrderModel, steps_max: u64) -> Option<O
     }
 }
 
-/// Decides whether the transactions that took place keep a model; a search is stopped after so many steps. Single reads
+/// Decides whether the transactions that took place keep a model; a search is stopped after `steps_max` steps. Single reads
 /// that are wrong at any level are ignored here.
 ///
 /// `ranks` are places of the columns' transactions in an exported order, where known; empty without one. They are the

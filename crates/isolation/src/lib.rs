@@ -84,8 +84,10 @@
 //!
 //! # Files in reading order
 //!
-//! - `registers.rs`, `registers/columns.rs`: the table of transactions; `columns_builder.rs`, `gather_registers.rs` fill it,
-//!   `version_table.rs` and `value_runs.rs` number its versions
+//! - `recorded_transactions.rs`, `recorded_transactions/transaction_columns.rs`, `completion_rows.rs`,
+//!   `chunk_transactions.rs`: the pass that records transactions in columns, for checkers of lists and of registers
+//! - `registers.rs`, `registers/columns.rs`: the table of register transactions; `columns_builder.rs`,
+//!   `gather_registers.rs` fill it, `version_table.rs` and `value_runs.rs` number its versions
 //! - `registers/read_faults.rs`, `register_text.rs`: reads that are wrong at any level, and text
 //! - `axiomatic.rs`, `axiomatic/axiomatic_model.rs`: the checker, and its models
 //! - `axiomatic/session_program.rs`, `commit_order.rs`, `commit_cycle.rs`, `axiom_explanation.rs`: sessions and reads, an
@@ -106,6 +108,7 @@
 pub mod axiomatic;
 pub mod decision;
 pub mod explain;
+pub mod recorded_transactions;
 pub mod registers;
 
 mod timestamps;

@@ -2,10 +2,11 @@
 
 use super::lists::OrderedLists;
 use super::reads::Suspect;
-use super::table::{ListId, outcome};
+use super::table::ListId;
 use seatrial_checker::Anomaly;
 use seatrial_cycles::anomaly::INCOMPATIBLE_ORDER;
 use seatrial_cycles::{Level, Txn};
+use seatrial_history::OpType;
 use std::collections::BTreeSet;
 
 /// Decides which suspects in a prefix of a history violate a level however the history continues.
@@ -49,10 +50,11 @@ impl Definite {
 
     /// Is this suspect definite, and does the level forbid it?
     pub(super) fn is(&self, anomaly: Anomaly, suspect: &Suspect, lists: &OrderedLists) -> bool {
-        let is_known = |number: Txn| match lists.table.outcomes[number.index()] {
-            outcome::OK => true,
-            outcome::FAIL => false,
-            _ => lists.table.completions[number.index()].is_some() && lists.happened(number),
+        let transactions = &lists.table.transactions;
+        let is_known = |number: Txn| match transactions.outcome(number) {
+            OpType::Ok => true,
+            OpType::Fail => false,
+            _ => transactions.completion(number).is_some() && lists.happened(number),
         };
         // A node after all transactions is a helper between several.
         let is_known_node = |&node: &u32| {

@@ -1,7 +1,7 @@
 //! Dependency edges between transactions, from the version orders of lists.
 
 use super::lists::OrderedLists;
-use super::table::{ListId, outcome};
+use super::table::ListId;
 use seatrial_cycles::Txn;
 use seatrial_cycles::graph::{EdgeBuilder, EdgeSink, RW, WR, WW};
 
@@ -20,19 +20,21 @@ impl OrderedLists {
         self.link_unseen(tails, edges);
         let table = &self.table;
         let nodes = || Txn::all(table.len()).filter(|&number| self.happened(number));
-        let is_ok = |number: Txn| table.outcomes[number.index()] == outcome::OK;
+        let transactions = &table.transactions;
         if orders.process {
-            let process = |number: Txn| table.processes[number.index()].get();
-            let nodes = nodes().map(|number| (process(number), number.get(), is_ok(number)));
+            let nodes = nodes().map(|number| {
+                let process = transactions.process(number).get();
+                (process, number.get(), transactions.is_ok(number))
+            });
             edges.link_processes(nodes);
         }
         if orders.realtime {
             let begun = nodes().filter_map(|number| {
-                let position = table.invocations[number.index()]?;
+                let position = transactions.invocation(number)?;
                 Some((position.get(), number.get()))
             });
-            let ended = table.ended.iter().filter_map(|number| {
-                let position = table.completions[number.index()]?;
+            let ended = table.reads.transactions().iter().filter_map(|&number| {
+                let position = transactions.completion(number)?;
                 Some((position.get(), number.get()))
             });
             edges.link_realtime(begun, ended);

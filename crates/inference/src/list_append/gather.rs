@@ -3,9 +3,7 @@
 use super::late::LateKeys;
 use super::lists::OrderedLists;
 use super::renaming::{Renamed, rename};
-use super::table::{
-    InternalContradictions, ListId, ListTable, ListsError, ProcessNumber, Reopening, outcome,
-};
+use super::table::{InternalContradictions, ListId, ListTable, ListsError, Reopening};
 use super::window_record::WindowRecord;
 use super::{ListAppend, Windows};
 use crate::g1::{InternalReadChecker, MicroOperation, MicroOperations};
@@ -13,7 +11,11 @@ use seatrial_checker::FINDINGS_MAX;
 use seatrial_cycles::{Position, Txn};
 use seatrial_history::FixedMap;
 use seatrial_history::chunk::mop_tag;
-use seatrial_history::{Chunk, Fold, Key, OpType, Order, Process};
+use seatrial_history::{Chunk, Fold, Key, OpType, Order};
+use seatrial_isolation::recorded_transactions::{
+    OpenTransaction, OpenTransactions, ProcessNumber, RefusedOperation, TransactionRanges,
+    TransactionRecorder, record_chunk,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
@@ -35,9 +37,10 @@ pub(super) struct ListFold {
 pub(super) struct ListFoldState {
     table: ListTable,
     record: WindowRecord,
-    processes: FixedMap<Process, ProcessNumber>,
-    /// Transactions without a completion so far, by the position of their invocation.
-    open: FixedMap<u64, PendingAppends>,
+    /// By name of a client process: its number.
+    processes: FixedMap<u64, ProcessNumber>,
+    /// Transactions without a completion so far.
+    open: OpenTransactions<ListAppendWrite>,
     /// Position of the next operation.
     position: u64,
     /// Chunks so far; short ones are counted together.
@@ -59,12 +62,8 @@ struct FreedList {
     unread: Box<[i64]>,
 }
 
-/// A transaction without a completion so far.
-struct PendingAppends {
-    number: Txn,
-    /// Its possible appends; the error if it is not a transaction on lists.
-    appends: Result<Vec<(ListId, i64)>, (u64, String)>,
-}
+/// An append of a transaction that may not succeed.
+type ListAppendWrite = (ListId, i64);
 
 impl Fold for ListFold {
     type Accumulator = ListFoldState;
@@ -83,7 +82,7 @@ impl Fold for ListFold {
             table: ListTable::default(),
             record: WindowRecord::new(self.checker, self.certify),
             processes: FixedMap::default(),
-            open: FixedMap::default(),
+            open: OpenTransactions::default(),
             position: 0,
             chunks: 0,
             uncounted: 0,
@@ -116,9 +115,7 @@ impl Fold for ListFold {
     }
 
     fn finish(&self, mut gathering: ListFoldState) -> (ListTable, WindowRecord) {
-        let mut open: Vec<_> = gathering.open.into_values().collect();
-        open.sort_unstable_by_key(|open| open.number);
-        for open in open {
+        for open in gathering.open.into_sorted() {
             apply_unsuccessful(&mut gathering.table, open);
         }
         (gathering.table, gathering.record)
@@ -133,7 +130,7 @@ impl ListFoldState {
         if known >= chunk.len() {
             return;
         }
-        ListChunkPass::new(chunk, known, self).run();
+        record_chunk(&mut ListChunkPass::new(chunk, self), chunk, known);
         self.position = first + chunk.len() as u64;
         self.uncounted += chunk.len() - known;
         if self.uncounted >= windows.chunk_length_min {
@@ -149,7 +146,7 @@ impl ListFoldState {
 
     /// Lists and elements of appends by transactions that are still under way.
     pub(super) fn open_appends(&self) -> BTreeSet<(ListId, i64)> {
-        let open = self.open.values().flat_map(|open| &open.appends);
+        let open = self.open.iter().flat_map(|open| &open.writes);
         open.flatten().copied().collect()
     }
 
@@ -191,11 +188,11 @@ impl ListFoldState {
             lists,
             processes,
         } = self.table.free(&result, &closing);
-        for open in self.open.values_mut() {
+        for open in self.open.iter_mut() {
             // Later operations affect an open transaction, so it is unsettled.
             let stays = transactions[open.number.index()];
             open.number = stays.expect("a transaction that is under way stays");
-            if let Ok(appends) = &mut open.appends {
+            if let Ok(appends) = &mut open.writes {
                 appends.retain_mut(|(list, _)| rename(list, ListId::index, &lists));
             }
         }
@@ -204,9 +201,10 @@ impl ListFoldState {
             process.index() < processes.len() && rename(process, ProcessNumber::index, &processes)
         });
         debug_assert!(
-            self.open
-                .values()
-                .all(|open| self.table.completions[open.number.index()].is_none()),
+            self.open.iter().all(|open| {
+                let completion = self.table.transactions.completion(open.number);
+                completion.is_none()
+            }),
             "a transaction that is under way has no completion"
         );
         // Transactions that stay are checked again with the next window: they must not be most of it.
@@ -303,7 +301,7 @@ impl ListFoldState {
         let mut is_final = false;
         while !is_final {
             is_final = true;
-            for appends in self.open.values().flat_map(|open| &open.appends) {
+            for appends in self.open.iter().flat_map(|open| &open.writes) {
                 if !appends.iter().all(|append| is_unseen(&closing, append)) {
                     for &(at, _) in appends {
                         is_final &= !std::mem::replace(&mut closing[at.index()], false);
@@ -327,8 +325,8 @@ impl ListFoldState {
 }
 
 /// Applies the appends of a transaction that did not succeed.
-fn apply_unsuccessful(table: &mut ListTable, open: PendingAppends) {
-    match open.appends {
+fn apply_unsuccessful(table: &mut ListTable, open: OpenTransaction<ListAppendWrite>) {
+    match open.writes {
         Ok(appends) => {
             for (list, element) in appends {
                 // A closed list has no later reads, so nothing depends on this append.
@@ -337,10 +335,8 @@ fn apply_unsuccessful(table: &mut ListTable, open: PendingAppends) {
                 }
             }
         }
-        Err((index, reason)) => {
-            table
-                .refusal
-                .get_or_insert(ListsError::Operation(index, reason));
+        Err(refused) => {
+            table.refusal.get_or_insert(ListsError::Operation(refused));
         }
     }
 }
@@ -348,18 +344,11 @@ fn apply_unsuccessful(table: &mut ListTable, open: PendingAppends) {
 /// One pass over a chunk.
 struct ListChunkPass<'a> {
     chunk: &'a Chunk,
+    ranges: TransactionRanges<'a>,
     own: InternalReadChecker<'a>,
     names: ChunkLists,
-    /// By process id of the chunk: its number; `None` for a nemesis.
-    processes: Vec<Option<ProcessNumber>>,
-    /// Operations at its start that were applied before.
-    known: usize,
-    /// By row of an invocation: its transaction, until it completes.
-    open: Vec<Option<Txn>>,
     /// Transactions completed so far, for `own`.
     checked: u32,
-    /// Are there micro-operations on registers in the chunk?
-    has_others: bool,
     gathering: &'a mut ListFoldState,
 }
 
@@ -439,115 +428,34 @@ impl ChunkLists {
 }
 
 impl<'a> ListChunkPass<'a> {
-    fn new(chunk: &'a Chunk, known: usize, gathering: &'a mut ListFoldState) -> ListChunkPass<'a> {
-        let names = ChunkLists::new(chunk, gathering);
-        let numbers = &mut gathering.processes;
-        let processes = chunk.processes().iter().map(|&process| {
-            if !process.is_client() {
-                return None;
-            }
-            let next = ProcessNumber::new(numbers.len() as u32);
-            Some(*numbers.entry(process).or_insert(next))
-        });
+    fn new(chunk: &'a Chunk, gathering: &'a mut ListFoldState) -> ListChunkPass<'a> {
         ListChunkPass {
+            ranges: TransactionRanges::of_lists(chunk),
             own: InternalReadChecker::new(chunk),
-            names,
-            processes: processes.collect(),
-            known,
-            open: vec![None; chunk.len()],
+            names: ChunkLists::new(chunk, gathering),
             checked: 0,
-            // Without a branch, so that the compiler compares many tags at once.
-            has_others: chunk
-                .mop_tags()
-                .iter()
-                .fold(false, |any, &tag| any | is_other(tag)),
             chunk,
             gathering,
         }
     }
+}
 
-    fn run(&mut self) {
-        let chunk = self.chunk;
-        let first = chunk.first_position() as u32;
-        let kinds = chunk.kinds().iter().zip(chunk.process_ids());
-        let operations = kinds.zip(chunk.pairs()).enumerate();
-        for (place, ((&kind, &process), &pair)) in operations.skip(self.known) {
-            let Some(process) = self.processes[process as usize] else {
-                continue;
-            };
-            let position = Position::new(first + place as u32);
-            match kind {
-                OpType::Invoke => {
-                    let number = self.gathering.table.push(Some(position), process);
-                    self.open[place] = Some(number);
-                }
-                OpType::Ok => {
-                    let number = if pair > 0 {
-                        self.close(place, pair).map(|open| open.number)
-                    } else {
-                        Some(self.gathering.table.push(None, process))
-                    };
-                    if let Some(number) = number {
-                        self.gathering.table.completions[number.index()] = Some(position);
-                        self.succeed(place, number);
-                    }
-                }
-                OpType::Fail | OpType::Info => {
-                    let is_fail = kind == OpType::Fail;
-                    if pair > 0 {
-                        self.complete_unsuccessful(place, pair, position, is_fail);
-                    }
-                }
-            }
-            if self.gathering.table.refusal.is_some() {
-                return;
-            }
-        }
-        self.carry_over();
+impl TransactionRecorder for ListChunkPass<'_> {
+    type Write = ListAppendWrite;
+
+    fn process(&mut self, client: u64) -> ProcessNumber {
+        let numbers = &mut self.gathering.processes;
+        let next = ProcessNumber::new(numbers.len() as u32);
+        *numbers.entry(client).or_insert(next)
     }
 
-    /// The transaction that the operation at `place` completes. It has appends only if its invocation is in another chunk.
-    fn close(&mut self, place: usize, pair: i64) -> Option<PendingAppends> {
-        let Some(place) = self.invocation(place, pair) else {
-            let position = self.chunk.invocation(place)?;
-            return self.gathering.open.remove(&position);
-        };
-        let number = self.open[place].take()?;
-        let appends = Ok(Vec::new());
-        Some(PendingAppends { number, appends })
+    #[inline]
+    fn open(&mut self, process: ProcessNumber, invocation: Option<Position>) -> Txn {
+        self.gathering.table.open(process, invocation)
     }
 
-    /// The row of the invocation of the operation at `place`, if it is among the new operations of this chunk.
-    fn invocation(&self, place: usize, pair: i64) -> Option<usize> {
-        let distance = usize::try_from(pair).unwrap_or(usize::MAX);
-        place.checked_sub(distance).filter(|&at| at >= self.known)
-    }
-
-    fn complete_unsuccessful(
-        &mut self,
-        place: usize,
-        pair: i64,
-        position: Position,
-        is_fail: bool,
-    ) {
-        let Some(mut open) = self.close(place, pair) else {
-            return;
-        };
-        let number = open.number.index();
-        let table = &mut self.gathering.table;
-        table.completions[number] = Some(position);
-        if is_fail {
-            table.outcomes[number] = outcome::FAIL;
-        }
-        if let Some(invocation) = self.invocation(place, pair) {
-            open.appends = self.appends(invocation);
-        }
-        apply_unsuccessful(&mut self.gathering.table, open);
-    }
-
-    /// The appends of the operation at `place`; the error if it is not a transaction on lists.
-    fn appends(&mut self, place: usize) -> Result<Vec<(ListId, i64)>, (u64, String)> {
-        let range = self.transaction(place)?;
+    fn writes(&mut self, place: usize) -> Result<Vec<ListAppendWrite>, RefusedOperation> {
+        let range = self.ranges.range(place)?;
         let mops = MicroOperations::of(self.chunk).range(range.0, range.1);
         let appends = mops.filter(|&(tag, ..)| tag == mop_tag::APPEND);
         let mut found = Vec::new();
@@ -558,33 +466,14 @@ impl<'a> ListChunkPass<'a> {
         Ok(found)
     }
 
-    /// The range of micro-operations of the operation at `place`.
-    fn transaction(&self, place: usize) -> Result<(usize, usize), (u64, String)> {
-        let chunk = self.chunk;
-        let Some((start, end)) = chunk.txn_range(place) else {
-            let index = chunk.index(place);
-            return Err((index, "its value is not a transaction".into()));
-        };
-        let tags = &chunk.mop_tags()[start..end];
-        if self.has_others
-            && let Some(other) = tags.iter().position(|&tag| is_other(tag))
-        {
-            let op = chunk.op(place);
-            let mop = op.value.as_txn().and_then(|mops| mops.get(other));
-            let mop = mop.map(ToString::to_string).unwrap_or_default();
-            let index = chunk.index(place);
-            let reason = format!("{mop} is neither an append to a list nor a read of one");
-            return Err((index, reason));
-        }
-        Ok((start, end))
-    }
-
-    /// Applies a successful transaction.
-    fn succeed(&mut self, place: usize, number: Txn) {
-        let range = match self.transaction(place) {
+    #[inline]
+    fn succeed(&mut self, place: usize, number: Txn, completion: Position) {
+        let transactions = &mut self.gathering.table.transactions;
+        transactions.complete(number, OpType::Ok, Some(completion));
+        let range = match self.ranges.range(place) {
             Ok(range) => range,
-            Err((index, reason)) => {
-                let refusal = ListsError::Operation(index, reason);
+            Err(refused) => {
+                let refusal = ListsError::Operation(refused);
                 self.gathering.table.refusal.get_or_insert(refusal);
                 return;
             }
@@ -600,7 +489,6 @@ impl<'a> ListChunkPass<'a> {
         let ListFoldState {
             table, late, shown, ..
         } = &mut **gathering;
-        table.outcomes[number.index()] = outcome::OK;
         let found = own.check(self.checked, range, |done| match done {
             MicroOperation::Append(key, element) => {
                 let list = names.list(key, chunk, table);
@@ -623,37 +511,37 @@ impl<'a> ListChunkPass<'a> {
                 }
             }
         });
-        // After its reads: the range of a transaction ends where that of the next one starts.
-        table.ended.push(number);
-        table.read_ends.push(table.reads.len() as u32);
-        debug_assert!(
-            table.ended.len() == table.read_ends.len(),
-            "one range of reads for each successful transaction"
-        );
-        if table.reads.len() >= u32::MAX as usize {
+        if table.reads.item_count() >= u32::MAX as usize {
             let refusal = ListsError::Size("more than 2^32 reads");
             table.refusal.get_or_insert(refusal);
+            return;
         }
+        table.reads.end_row(number);
         note(found.internal, &mut table.internal, number);
         note(found.future, &mut table.future, number);
     }
 
-    /// Carries open transactions over to the next chunk.
-    fn carry_over(&mut self) {
-        for place in 0..self.open.len() {
-            if let Some(number) = self.open[place] {
-                let appends = self.appends(place);
-                let position = self.chunk.first_position() + place as u64;
-                let open = PendingAppends { number, appends };
-                self.gathering.open.insert(position, open);
-            }
-        }
+    fn give_up(
+        &mut self,
+        open: OpenTransaction<ListAppendWrite>,
+        outcome: OpType,
+        completion: Option<Position>,
+    ) {
+        let table = &mut self.gathering.table;
+        table
+            .transactions
+            .complete(open.number, outcome, completion);
+        apply_unsuccessful(table, open);
     }
-}
 
-/// Is it a micro-operation on a register?
-fn is_other(tag: u8) -> bool {
-    tag == mop_tag::WRITE || tag == mop_tag::READ_REGISTER
+    #[inline]
+    fn is_refused(&self) -> bool {
+        self.gathering.table.refusal.is_some()
+    }
+
+    fn carried(&mut self) -> &mut OpenTransactions<ListAppendWrite> {
+        &mut self.gathering.open
+    }
 }
 
 fn note(is_found: bool, contradicting: &mut InternalContradictions, number: Txn) {

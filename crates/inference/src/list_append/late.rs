@@ -1,7 +1,7 @@
 //! Late keys: keys that are used again after they were closed.
 
 use super::Windows;
-use super::table::{AppendList, AppendPair, ElementWriter, ListId, ListTable, outcome};
+use super::table::{AppendList, AppendPair, ElementWriter, ListId, ListTable};
 use seatrial_checker::ClosedKeys;
 use seatrial_history::FixedMap;
 use seatrial_history::chunk::{MopView, ValueView};
@@ -176,7 +176,7 @@ impl LateKeys {
             let is_passed = |element: &i64| is_known(element) || running.contains(&(at, *element));
             let is_final = !unfinished.contains(&at)
                 && !rest.iter().any(is_passed)
-                && is_final(list, elements, pairs, &table.outcomes);
+                && is_final(list, elements, pairs, table.transactions.outcomes());
             (at, is_final.then(|| elements.to_vec()))
         });
         completed.collect()
@@ -187,18 +187,23 @@ impl LateKeys {
 /// element was appended once, by a transaction that did not fail; the appends of each transaction are in its order; the last
 /// element is not followed by another of its transaction; and no successful append is missing. (Whether an append of unknown
 /// outcome that took effect is missing is known when the window is checked: `ListFoldState::show`.)
-fn is_final(list: &AppendList, elements: &[i64], pairs: &[AppendPair], outcomes: &[u8]) -> bool {
+fn is_final(
+    list: &AppendList,
+    elements: &[i64],
+    pairs: &[AppendPair],
+    outcomes: &[OpType],
+) -> bool {
     let mut places: FixedMap<i64, usize> = FixedMap::default();
     places.extend(elements.iter().copied().zip(0..));
     let outcome = |writer: ElementWriter| writer.number().map(|number| outcomes[number.index()]);
     let is_sound = |&element: &i64| {
         let writer = list.writer(element);
         writer.is_some_and(|writer| {
-            writer.is_gone() || outcome(writer).is_some_and(|one| one != outcome::FAIL)
+            writer.is_gone() || outcome(writer).is_some_and(|one| one != OpType::Fail)
         })
     };
     let is_missing =
-        |(element, writer)| outcome(writer) == Some(outcome::OK) && !places.contains_key(&element);
+        |(element, writer)| outcome(writer) == Some(OpType::Ok) && !places.contains_key(&element);
     let last = elements.last().and_then(|&last| list.writer(last));
     list.conflict.is_none()
         && elements.starts_with(&list.elements)

@@ -1,7 +1,8 @@
 //! Version orders of lists, and the transactions that took effect.
 
-use super::table::{BRANCH, ElementWriter, ListId, ListTable, outcome};
+use super::table::{BRANCH, ElementWriter, ListId, ListTable};
 use seatrial_cycles::{Level, Txn};
+use seatrial_history::OpType;
 use std::collections::BTreeMap;
 
 /// For each length of a read of a list: the transactions of the last committed append in it, and of the first after it.
@@ -35,11 +36,12 @@ impl OrderedLists {
             list.first = versions.len();
             for at in 0..list.agreed as usize {
                 let writer = list.see(list.elements[at]);
-                versions.push(writer.unwrap_or(ElementWriter::NOBODY));
+                versions.push(writer.unwrap_or(ElementWriter::UNKNOWN));
             }
         }
         see_branches(&mut table);
-        let happened = table.outcomes.iter().map(|&one| one == outcome::OK);
+        let happened = table.transactions.outcomes().iter();
+        let happened = happened.map(|&one| one == OpType::Ok);
         let mut lists = OrderedLists {
             versions,
             gaps: BTreeMap::new(),
@@ -78,11 +80,11 @@ impl OrderedLists {
 
     /// Transactions of unknown outcome with an effect that was read took effect.
     fn add_unknown(&mut self) {
-        let outcomes = &self.table.outcomes;
+        let outcomes = self.table.transactions.outcomes();
         let happened = &mut self.happened;
         let mut add = |writer: ElementWriter| {
             if let Some(number) = writer.number()
-                && outcomes[number.index()] == outcome::INFO
+                && outcomes[number.index()] == OpType::Info
             {
                 happened[number.index()] = true;
             }
@@ -242,7 +244,7 @@ impl OrderedLists {
         let settled: Vec<_> = settled
             .map(|(list, &closing)| list.is_closed || closing)
             .collect();
-        let completions = table.completions.iter();
+        let completions = table.transactions.completions().iter();
         let mut unsettled: Vec<_> = completions.map(Option::is_none).collect();
         for (reader, (at, _)) in table.each_read() {
             unsettled[reader.index()] |= !settled[at.index()];

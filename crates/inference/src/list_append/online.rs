@@ -177,7 +177,7 @@ impl OnlineChecker for OnlineLists {
                 "{}; the whole history will be checked at the end",
                 reopened(key)
             )),
-            Some(ListsError::Operation(index, reason)) => Some(format!("op {index}: {reason}")),
+            Some(ListsError::Operation(refused)) => Some(refused.to_string()),
             Some(ListsError::Size(reason)) => Some((*reason).to_owned()),
             Some(ListsError::Twice(key, element, _)) => {
                 Some(format!("element {element} was appended to key {key} twice"))

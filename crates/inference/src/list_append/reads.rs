@@ -1,7 +1,7 @@
 //! Anomalies of single reads and lists, which need no graph.
 
 use super::lists::OrderedLists;
-use super::table::{ElementWriter, ListId, Update, outcome};
+use super::table::{ElementWriter, ListId, Update};
 use seatrial_checker::Anomaly;
 use seatrial_checker::FINDINGS_MAX;
 use seatrial_cycles::Txn;
@@ -10,6 +10,7 @@ use seatrial_cycles::anomaly::{
     INTERNAL, LOST_UPDATE,
 };
 use seatrial_cycles::search::Cycle;
+use seatrial_history::OpType;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An anomaly in numbers of lists and transactions.
@@ -209,11 +210,11 @@ impl OrderedLists {
             let Some(number) = version.number() else {
                 continue;
             };
-            match self.table.outcomes[number.index()] {
-                outcome::FAIL => {
+            match self.table.transactions.outcome(number) {
+                OpType::Fail => {
                     aborted.get_or_insert((number, element));
                 }
-                outcome::OK => {
+                OpType::Ok => {
                     if let Some(below) = aborted.take() {
                         suspects.add(DIRTY_UPDATE, || Suspect::Dirty {
                             list: at,
@@ -269,7 +270,7 @@ impl OrderedLists {
             // A second occurrence of an element may be intermediate, too.
             let last = length.checked_sub(1);
             let last = last.map(|last| self.versions(at)[last as usize]);
-            if last.is_some_and(|last| last.is_intermediate() || last == ElementWriter::NOBODY) {
+            if last.is_some_and(|last| last.is_intermediate() || last == ElementWriter::UNKNOWN) {
                 self.find_intermediate(reader, read, suspects);
             }
             return;
@@ -303,7 +304,7 @@ impl OrderedLists {
                 let writer = list.writer(list.elements[position as usize]);
                 writer.and_then(ElementWriter::number)
             });
-            number.is_none_or(|number| self.table.outcomes[number.index()] == outcome::FAIL)
+            number.is_none_or(|number| self.table.transactions.is_failed(number))
         };
         versions
             .filter(is_tainted)
@@ -322,7 +323,7 @@ impl OrderedLists {
                 reader,
                 element,
             }),
-            Some(writer) if self.table.outcomes[writer.index()] == outcome::FAIL => {
+            Some(writer) if self.table.transactions.is_failed(writer) => {
                 suspects.add(G1A, || Suspect::Aborted {
                     list,
                     reader,

@@ -1,11 +1,10 @@
 //! Frees decided transactions, and renumbers the rest.
 
 use super::table::BranchId;
-use super::table::{
-    BRANCH, ElementWriter, InternalContradictions, ListId, ListTable, ProcessNumber,
-};
+use super::table::{BRANCH, ElementWriter, InternalContradictions, ListId, ListTable};
 use super::window_record::WindowResult;
 use seatrial_cycles::Txn;
+use seatrial_isolation::recorded_transactions::ProcessNumber;
 
 /// The new number of each old one; `None` for what was freed.
 pub(super) struct Renamed {
@@ -24,16 +23,6 @@ fn numbers<Id>(stays: impl Iterator<Item = bool>, id: impl Fn(u32) -> Id) -> Vec
         })
     });
     numbers.collect()
-}
-
-/// Keeps the entries of a column that have a number.
-fn keep<T, Id>(column: &mut Vec<T>, numbers: &[Option<Id>]) {
-    assert!(
-        column.len() == numbers.len(),
-        "each entry stays or is freed"
-    );
-    let mut stays = numbers.iter().map(Option::is_some);
-    column.retain(|_| stays.next().unwrap_or(false));
 }
 
 /// Renames an id in place, by the new `numbers`; false if what it stands for was freed.
@@ -74,16 +63,13 @@ impl ListTable {
             leaving,
         } = result;
         let transactions = numbers(gone.iter().map(|gone| !gone), Txn::new);
-        keep(&mut self.invocations, &transactions);
-        keep(&mut self.completions, &transactions);
-        keep(&mut self.processes, &transactions);
-        keep(&mut self.outcomes, &transactions);
+        self.transactions.keep(&transactions);
         for (list, &closing) in self.lists.iter_mut().zip(closing) {
             list.is_closed |= closing;
         }
-        self.keep_reads(&transactions);
+        self.reads.keep(&transactions);
         let lists = self.keep_lists(&transactions, happened, leaving);
-        for (list, _) in &mut self.reads {
+        for (list, _) in self.reads.items_mut() {
             let stays = rename(list, ListId::index, &lists);
             assert!(
                 stays,
@@ -104,24 +90,7 @@ impl ListTable {
         if !self.branches.is_empty() {
             self.keep_branches(&lists);
         }
-        let processes = self.keep_processes();
-        let count = self.invocations.len();
-        assert!(
-            transactions.iter().flatten().count() == count,
-            "a transaction has a number if and only if it stays"
-        );
-        assert!(
-            [
-                self.completions.len(),
-                self.processes.len(),
-                self.outcomes.len()
-            ] == [count; 3],
-            "columns have one entry for each transaction"
-        );
-        assert!(
-            self.read_ends.last().map_or(0, |&end| end as usize) == self.reads.len(),
-            "the ranges of reads end with the reads"
-        );
+        let processes = self.transactions.keep_processes();
         assert!(
             self.lists.len() == self.integers.len() + self.others.len(),
             "each list has a key"
@@ -134,25 +103,6 @@ impl ListTable {
             lists,
             processes,
         }
-    }
-
-    /// Moves the reads of transactions that stay to the front, in place: a window has more reads than anything else.
-    fn keep_reads(&mut self, transactions: &[Option<Txn>]) {
-        let (mut start, mut length, mut ended) = (0, 0, 0);
-        for at in 0..self.ended.len() {
-            let end = self.read_ends[at] as usize;
-            if let Some(number) = transactions[self.ended[at].index()] {
-                self.reads.copy_within(start..end, length);
-                length += end - start;
-                self.ended[ended] = number;
-                self.read_ends[ended] = length as u32;
-                ended += 1;
-            }
-            start = end;
-        }
-        self.reads.truncate(length);
-        self.ended.truncate(ended);
-        self.read_ends.truncate(ended);
     }
 
     fn keep_lists(
@@ -202,7 +152,7 @@ impl ListTable {
         }
         self.branches = kept;
         self.branch_elements = elements;
-        for (_, place) in &mut self.reads {
+        for (_, place) in self.reads.items_mut() {
             if *place & BRANCH != 0 {
                 let branch = branches[(*place & !BRANCH) as usize];
                 *place = BRANCH | branch.expect("a read stays with its list").get();
@@ -212,21 +162,5 @@ impl ListTable {
             list.branches
                 .retain_mut(|branch| rename(branch, BranchId::index, &branches));
         }
-    }
-
-    /// Renumbers the processes, without those that have no transaction left.
-    fn keep_processes(&mut self) -> Vec<Option<ProcessNumber>> {
-        let highest = self.processes.iter().max();
-        let count = highest.map_or(0, |highest| highest.index() + 1);
-        let mut stays = vec![false; count];
-        for &process in &self.processes {
-            stays[process.index()] = true;
-        }
-        let processes = numbers(stays.into_iter(), ProcessNumber::new);
-        for process in &mut self.processes {
-            let stays = rename(process, ProcessNumber::index, &processes);
-            assert!(stays, "a process with a transaction stays");
-        }
-        processes
     }
 }

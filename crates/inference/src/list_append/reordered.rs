@@ -2,7 +2,7 @@
 
 use super::lists::OrderedLists;
 use super::reads::{Suspect, Suspects};
-use super::table::{AppendPair, BRANCH, ListId, outcome};
+use super::table::{AppendPair, BRANCH, ListId};
 use seatrial_cycles::Txn;
 use seatrial_cycles::anomaly::INCOMPATIBLE_ORDER;
 use seatrial_history::FixedMap;
@@ -87,7 +87,7 @@ impl OrderedLists {
             let is_ordered = places.get(&earlier).is_some_and(|before| before < place);
             let writer = self.writer(list, later).and_then(|writer| writer.number());
             // An aborted append is another anomaly, in whatever order.
-            let failed = |number: &Txn| self.table.outcomes[number.index()] == outcome::FAIL;
+            let failed = |number: &Txn| self.table.transactions.is_failed(*number);
             if let Some(writer) = writer.filter(|number| !is_ordered && !failed(number))
                 && writers.insert(writer)
             {

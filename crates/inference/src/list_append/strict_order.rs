@@ -135,7 +135,7 @@ impl<'a> StrictOrderBuilder<'a> {
             kept: Vec::new(),
             writers: Vec::new(),
             readers: Vec::new(),
-            chain: Vec::with_capacity(lists.table.reads.len()),
+            chain: Vec::with_capacity(lists.table.reads.item_count()),
             first_write: vec![None; count],
             next_write: Vec::new(),
             tails: Vec::with_capacity(lists.unseen.len()),
@@ -151,7 +151,7 @@ impl<'a> StrictOrderBuilder<'a> {
         strict_order.index_writes();
         strict_order.index_reads()?;
         assert!(
-            strict_order.chain.len() == lists.table.reads.len(),
+            strict_order.chain.len() == lists.table.reads.item_count(),
             "each read has a link"
         );
         assert!(
@@ -240,12 +240,10 @@ impl<'a> StrictOrderBuilder<'a> {
     /// Links the reads that end at each place.
     fn index_reads(&mut self) -> Option<()> {
         let table = &self.lists.table;
-        let mut start = 0;
-        for (at, &reader) in table.ended.iter().enumerate() {
-            self.ended[reader.index()] = Some(EndRank::new(at as u32));
-            let end = table.read_ends[at];
-            for read in start..end {
-                let (list, length) = table.reads[read as usize];
+        for (&reader, row) in table.reads.transactions().iter().zip(0..) {
+            self.ended[reader.index()] = Some(EndRank::new(row));
+            for read in table.reads.range(row) {
+                let (list, length) = table.reads.items()[read as usize];
                 let place = self.place_of(list, length);
                 let writer = self.writers[place];
                 if writer == Some(reader) {
@@ -260,7 +258,6 @@ impl<'a> StrictOrderBuilder<'a> {
                 self.chain
                     .push((Some(reader), first.replace(ReadId::new(read))));
             }
-            start = end;
         }
         Some(())
     }
@@ -290,16 +287,15 @@ impl<'a> StrictOrderBuilder<'a> {
     fn run(&mut self) -> Option<()> {
         let lists = self.lists;
         let table = &lists.table;
-        let mut start = 0;
-        for (&number, &end) in table.ended.iter().zip(&table.read_ends) {
+        for (&number, row) in table.reads.transactions().iter().zip(0..) {
+            let reads = table.reads.range(row);
             let waiting = WaitingTransaction {
                 number,
                 write: self.first_write[number.index()],
-                read: start,
-                reads_end: end,
+                read: reads.start,
+                reads_end: reads.end,
             };
-            self.place(waiting, table.completions[number.index()])?;
-            start = end;
+            self.place(waiting, table.transactions.completion(number))?;
         }
         // Transactions of unknown outcome may come last.
         for number in Txn::all(table.len()).filter(|&number| lists.happened(number)) {
@@ -341,7 +337,7 @@ impl<'a> StrictOrderBuilder<'a> {
         let mut next = Some(before);
         loop {
             if let Some(before) = next {
-                let begun = self.lists.table.invocations[before.index()];
+                let begun = self.lists.table.transactions.invocation(before);
                 let is_later = begun.zip(now).is_some_and(|(begun, now)| begun > now);
                 // An open predecessor waits for this one in turn: a cycle.
                 if is_later || self.states[before.index()] == OPEN {
@@ -379,17 +375,13 @@ impl<'a> StrictOrderBuilder<'a> {
 
     /// A transaction with all its reads and writes.
     fn waiting(&self, number: Txn) -> WaitingTransaction {
-        let ends = &self.lists.table.read_ends;
-        let (read, reads_end) = match self.ended[number.index()].map(EndRank::index) {
-            None => (0, 0),
-            Some(0) => (0, ends[0]),
-            Some(at) => (ends[at - 1], ends[at]),
-        };
+        let row = self.ended[number.index()];
+        let reads = row.map_or(0..0, |row| self.lists.table.reads.range(row.get()));
         WaitingTransaction {
             number,
             write: self.first_write[number.index()],
-            read,
-            reads_end,
+            read: reads.start,
+            reads_end: reads.end,
         }
     }
 
@@ -412,7 +404,7 @@ impl<'a> StrictOrderBuilder<'a> {
             waiting.write = self.next_write[write.index()];
         }
         while waiting.read < waiting.reads_end {
-            let (list, length) = self.lists.table.reads[waiting.read as usize];
+            let (list, length) = self.lists.table.reads.items()[waiting.read as usize];
             let writer = self.writers[self.place_of(list, length)];
             if self.is_unplaced(own, writer) {
                 return writer;
@@ -593,10 +585,11 @@ mod tests {
             }
         }
         for &before in order {
-            let end = lists.table.completions[before.index()];
-            let ended = lists.table.ended.contains(&before);
+            let transactions = &lists.table.transactions;
+            let end = transactions.completion(before);
+            let ended = lists.table.reads.transactions().contains(&before);
             for &after in order {
-                if ended && end < lists.table.invocations[after.index()] {
+                if ended && end < transactions.invocation(after) {
                     let places = [before, after].map(|number| place[number.index()]);
                     assert!(places[0] < places[1], "{context}: {before:?} {after:?}");
                 }

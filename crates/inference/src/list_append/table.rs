@@ -4,15 +4,14 @@ use seatrial_checker::ClosedKeys;
 use seatrial_cycles::{Position, Txn, dense_id};
 use seatrial_history::FixedMap;
 use seatrial_history::Key;
+use seatrial_isolation::recorded_transactions::{
+    CompletionRows, ProcessNumber, RefusedOperation, TransactionColumns,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 dense_id! {
     /// A list of a table, numbered in the order in which keys first occurred.
     pub(super) ListId
-}
-dense_id! {
-    /// A client process of a table, numbered in the order in which processes first occurred.
-    pub(super) ProcessNumber
 }
 dense_id! {
     /// The length of a read of a list.
@@ -33,23 +32,13 @@ const VOID_NUMBER: u32 = (1 << 30) - 3;
 /// The bit of a read's length that marks a branch, a read that is no prefix of its list; the other bits are its number.
 pub(super) const BRANCH: u32 = 1 << 31;
 
-/// The outcome of a transaction.
-pub(super) mod outcome {
-    /// Unknown, or still under way.
-    pub(crate) const INFO: u8 = 0;
-    /// Committed.
-    pub(crate) const OK: u8 = 1;
-    /// Aborted.
-    pub(crate) const FAIL: u8 = 2;
-}
-
 /// The writer of an element: the number of a transaction, and two marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ElementWriter(u32);
 
 impl ElementWriter {
     /// No writer, or one whose element occurs earlier already.
-    pub(super) const NOBODY: ElementWriter = ElementWriter(u32::MAX);
+    pub(super) const UNKNOWN: ElementWriter = ElementWriter(u32::MAX);
     /// A freed transaction that took effect.
     pub(super) const GONE: ElementWriter = ElementWriter(GONE_NUMBER);
     /// A freed transaction without effect.
@@ -80,7 +69,7 @@ impl ElementWriter {
 
     /// Did the same transaction append more to the same list later?
     pub(super) fn is_intermediate(self) -> bool {
-        self != ElementWriter::NOBODY && self.0 & ElementWriter::IS_INTERMEDIATE != 0
+        self != ElementWriter::UNKNOWN && self.0 & ElementWriter::IS_INTERMEDIATE != 0
     }
 
     /// Did a successful transaction read it?
@@ -173,7 +162,7 @@ impl AppendList {
     pub(super) fn writer(&self, element: i64) -> Option<ElementWriter> {
         let near = self.place(element).and_then(|place| self.near.get(place));
         match near {
-            Some(&writer) if writer != ElementWriter::NOBODY => Some(writer),
+            Some(&writer) if writer != ElementWriter::UNKNOWN => Some(writer),
             _ => self.far.as_ref()?.get(&element).copied(),
         }
     }
@@ -181,7 +170,7 @@ impl AppendList {
     fn writer_mut(&mut self, element: i64) -> Option<&mut ElementWriter> {
         let place = self.place(element);
         match place.and_then(|place| self.near.get_mut(place)) {
-            Some(writer) if *writer != ElementWriter::NOBODY => Some(writer),
+            Some(writer) if *writer != ElementWriter::UNKNOWN => Some(writer),
             _ => self.far.as_mut()?.get_mut(&element),
         }
     }
@@ -198,7 +187,7 @@ impl AppendList {
                 return None;
             }
             if let Some(writer) = self.near.get_mut(place)
-                && *writer == ElementWriter::NOBODY
+                && *writer == ElementWriter::UNKNOWN
             {
                 *writer = ElementWriter::new(number);
                 return None;
@@ -224,7 +213,7 @@ impl AppendList {
         let limit = 2 * self.near.len() + GAP_MAX;
         if let Some(place) = self.place(element).filter(|&place| place < limit) {
             if place >= self.near.len() {
-                self.near.resize(place + 1, ElementWriter::NOBODY);
+                self.near.resize(place + 1, ElementWriter::UNKNOWN);
             }
             self.near[place] = writer;
         } else {
@@ -247,7 +236,7 @@ impl AppendList {
     pub(super) fn rename(&mut self, rename: impl Fn(Txn) -> ElementWriter) {
         let far = self.far.iter_mut().flat_map(|far| far.values_mut());
         for writer in self.near.iter_mut().chain(far) {
-            if *writer == ElementWriter::NOBODY {
+            if *writer == ElementWriter::UNKNOWN {
                 continue;
             }
             let intermediate = writer.0 & ElementWriter::IS_INTERMEDIATE;
@@ -276,7 +265,7 @@ impl AppendList {
     /// Elements and their writers; in no particular order where elements are far apart.
     pub(super) fn appends(&self) -> impl Iterator<Item = (i64, ElementWriter)> {
         let near = (self.lowest..).zip(self.near.iter().copied());
-        let near = near.filter(|&(_, writer)| writer != ElementWriter::NOBODY);
+        let near = near.filter(|&(_, writer)| writer != ElementWriter::UNKNOWN);
         let far = self.far.iter().flat_map(|far| far.iter());
         near.chain(far.map(|(&element, &writer)| (element, writer)))
     }
@@ -284,7 +273,7 @@ impl AppendList {
     /// The writers of all elements; in no particular order where elements are far apart.
     pub(super) fn writers(&self) -> impl Iterator<Item = ElementWriter> {
         let near = self.near.iter().copied();
-        let near = near.filter(|&writer| writer != ElementWriter::NOBODY);
+        let near = near.filter(|&writer| writer != ElementWriter::UNKNOWN);
         near.chain(self.far.iter().flat_map(|far| far.values().copied()))
     }
 }
@@ -308,8 +297,8 @@ pub(super) struct AppendPair {
 
 /// Why the history cannot be checked.
 pub(super) enum ListsError {
-    /// This operation, for this reason.
-    Operation(u64, String),
+    /// An operation is not a transaction on lists.
+    Operation(RefusedOperation),
     /// One element was appended twice: key, element, transactions.
     Twice(Key, i64, [Txn; 2]),
     /// A limit of size was exceeded.
@@ -327,23 +316,14 @@ pub(super) struct InternalContradictions {
 }
 
 /// The transactions and lists of a window. Transactions are numbered in the order of their invocations. About 130 bytes per
-/// transaction; each column has one entry per transaction.
+/// transaction.
 #[derive(Default)]
 pub(super) struct ListTable {
-    /// By transaction: position of its invocation, if that was recorded.
-    pub(super) invocations: Vec<Option<Position>>,
-    /// By transaction: position of its completion, if there is one.
-    pub(super) completions: Vec<Option<Position>>,
-    /// By transaction: its process.
-    pub(super) processes: Vec<ProcessNumber>,
-    /// By transaction: its [`outcome`].
-    pub(super) outcomes: Vec<u8>,
-    /// Successful transactions in the order of their completions.
-    pub(super) ended: Vec<Txn>,
-    /// By successful transaction: the end of its range in `reads`.
-    pub(super) read_ends: Vec<u32>,
-    /// Lists and lengths (with [`BRANCH`]: divergent reads), in the order of completions.
-    pub(super) reads: Vec<(ListId, u32)>,
+    /// Process, invocation, completion and status of each.
+    pub(super) transactions: TransactionColumns,
+    /// By successful transaction, in the order of completions: the lists that it read and the lengths of its reads (with
+    /// [`BRANCH`]: divergent reads).
+    pub(super) reads: CompletionRows<(ListId, u32)>,
     pub(super) updates: Vec<Update>,
     /// Consecutive appends of a transaction to one list. Removed once their list was checked.
     pub(super) pairs: Vec<AppendPair>,
@@ -385,29 +365,17 @@ impl ListTable {
 
     /// Number of transactions.
     pub(super) fn len(&self) -> usize {
-        self.invocations.len()
-    }
-
-    /// A transaction's position in a certificate: that of its invocation, or of its completion if only that was recorded.
-    pub(super) fn position(&self, number: Txn) -> Position {
-        let at = number.index();
-        let position = self.invocations[at].or(self.completions[at]);
-        position.expect("a transaction has an invocation or a completion")
+        self.transactions.len()
     }
 
     /// Adds a transaction without a completion; returns its number.
-    pub(super) fn push(&mut self, invocation: Option<Position>, process: ProcessNumber) -> Txn {
-        let number = Txn::new(self.invocations.len() as u32);
+    pub(super) fn open(&mut self, process: ProcessNumber, invocation: Option<Position>) -> Txn {
         // The fold ends at a refusal, so the number never reaches the marks of `ElementWriter`.
         if self.len() >= TRANSACTIONS_MAX {
             self.refusal
                 .get_or_insert(ListsError::Size("more than 2^29 transactions"));
         }
-        self.invocations.push(invocation);
-        self.completions.push(None);
-        self.processes.push(process);
-        self.outcomes.push(outcome::INFO);
-        number
+        self.transactions.open(process, invocation)
     }
 
     /// Applies an append of a transaction whose outcome is known.
@@ -415,7 +383,7 @@ impl ListTable {
     /// A failed append has no effect, so an element that is appended again after it failed belongs to the other
     /// transaction, whichever of both completed first. With two that did not fail it is unknown whose append was read.
     pub(super) fn append(&mut self, at: ListId, element: i64, number: Txn) {
-        let is_failed = |number: Txn| self.outcomes[number.index()] == outcome::FAIL;
+        let is_failed = |number: Txn| self.transactions.is_failed(number);
         let list = &mut self.lists[at.index()];
         if let Some(before) = list.insert(element, number) {
             if is_failed(number) {
@@ -601,16 +569,7 @@ impl ListTable {
 
     /// All reads of successful transactions, with their readers, in the order of completions.
     pub(super) fn each_read(&self) -> impl Iterator<Item = (Txn, (ListId, u32))> {
-        debug_assert!(
-            self.ended.len() == self.read_ends.len(),
-            "one range of reads for each successful transaction"
-        );
-        let starts = std::iter::once(&0).chain(&self.read_ends);
-        let ranges = self.ended.iter().zip(starts.zip(&self.read_ends));
-        ranges.flat_map(|(&reader, (&start, &end))| {
-            let reads = self.reads[start as usize..end as usize].iter();
-            reads.map(move |&read| (reader, read))
-        })
+        self.reads.pairs().map(|(reader, &read)| (reader, read))
     }
 }
 

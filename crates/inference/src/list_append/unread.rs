@@ -16,7 +16,7 @@ use super::edges::OrderKinds;
 use super::lists::OrderedLists;
 use super::proof::SnapshotEvents;
 use super::reads::Suspect;
-use super::table::{BRANCH, ListId, outcome};
+use super::table::{BRANCH, ListId};
 use seatrial_cycles::graph::{EdgeBuilder, EdgeSink, WW};
 use seatrial_cycles::shape::{EdgeSource, ShapeGraph};
 use seatrial_cycles::{Level, Txn};
@@ -184,14 +184,15 @@ impl OrderedLists {
 
     /// These transactions without their reads and writes.
     fn without_accesses(&self, members: &[u32]) -> Vec<GivenTransaction> {
-        let table = &self.table;
+        let transactions = &self.table.transactions;
         let given = members.iter().map(|&number| {
-            let at = number as usize;
-            let is_completed = table.outcomes[at] == outcome::OK;
-            let ended = table.completions[at].filter(|_| is_completed);
+            let number = Txn::new(number);
+            let is_completed = transactions.is_ok(number);
+            let ended = transactions.completion(number);
+            let ended = ended.filter(|_| is_completed);
             GivenTransaction {
-                session: table.processes[at].get(),
-                time: (table.invocations[at], ended),
+                session: transactions.process(number).get(),
+                time: (transactions.invocation(number), ended),
                 is_completed,
                 writes: Vec::new(),
                 reads: Vec::new(),

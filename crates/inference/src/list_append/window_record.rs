@@ -6,7 +6,7 @@ use super::lists::OrderedLists;
 use super::proof::{self, OrderProofKind};
 use super::reads::{Suspect, Suspects};
 use super::strict_order::{StrictOrder, strict_order};
-use super::table::{AppendList, ListTable, outcome};
+use super::table::{AppendList, ListTable};
 use super::unread::UndecidedAppends;
 use super::witness_context::WitnessContext;
 use super::{ListAppend, ListDependencies};
@@ -19,7 +19,7 @@ use seatrial_cycles::cycles::find_cycles_within;
 use seatrial_cycles::search::{ComponentSketch, CycleReport, SKETCHES_MAX};
 use seatrial_cycles::shape::{ShapeGraph, TooManyEdges};
 use seatrial_cycles::{Level, Position, SearchBound, Txn, forbidden_cycles};
-use seatrial_history::FixedMap;
+use seatrial_history::{FixedMap, OpType};
 use seatrial_isolation::decision::{GivenDecision, OrderWitness};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -171,7 +171,7 @@ fn orders(wanted: &BTreeSet<CycleKind>) -> OrderKinds {
 
 /// Does real time include the order of each process, if that is needed? It does if the invocation of each transaction is known.
 fn includes_processes(all: OrderKinds, lists: &OrderedLists) -> bool {
-    !all.process || !lists.table.invocations.contains(&None)
+    !all.process || !lists.table.transactions.invocations().contains(&None)
 }
 
 impl WindowRecord {
@@ -402,7 +402,8 @@ impl WindowRecord {
                 }
                 GivenDecision::Fails(core) if level != Level::ConsistentView => {
                     let core: Vec<Txn> = core.into_iter().map(Txn::new).collect();
-                    let position = |&one: &Txn| u64::from(lists.table.position(one).get());
+                    let position =
+                        |&one: &Txn| u64::from(lists.table.transactions.recorded(one).get());
                     let places = core.iter().map(position);
                     self.core = Some(places.collect());
                     suspects.add(NO_ORDER, || lists.without_order(core));
@@ -418,7 +419,10 @@ impl WindowRecord {
         if self.needs_events() {
             let rank = |one: Txn| {
                 // One without a completion comes last, as nothing had to come after it.
-                let ended = || lists.table.completions[one.index()].map_or(u32::MAX, Position::get);
+                let ended = || {
+                    let completion = lists.table.transactions.completion(one);
+                    completion.map_or(u32::MAX, Position::get)
+                };
                 let place = places.get(&one).copied().unwrap_or_else(ended);
                 is_gone(one).then(|| (part.ranks[one.index()], place))
             };
@@ -470,7 +474,10 @@ impl WindowRecord {
         };
         for number in order {
             if is_gone(number) && lists.happened(number) {
-                known.extend(std::iter::repeat_n(lists.table.position(number), times));
+                known.extend(std::iter::repeat_n(
+                    lists.table.transactions.recorded(number),
+                    times,
+                ));
             }
         }
     }
@@ -489,7 +496,7 @@ impl WindowRecord {
         for &event in order.iter().filter(|&&event| event < 2 * count) {
             let number = Txn::new(event % count);
             if is_gone(number) && lists.happened(number) {
-                known.push(lists.table.position(number));
+                known.push(lists.table.transactions.recorded(number));
             }
         }
     }
@@ -541,10 +548,11 @@ impl WindowRecord {
     }
 
     fn count(&mut self, table: &ListTable, gone: &[bool]) {
-        for (&outcome, _) in table.outcomes.iter().zip(gone).filter(|(_, gone)| **gone) {
+        let outcomes = table.transactions.outcomes().iter().zip(gone);
+        for (&outcome, _) in outcomes.filter(|(_, gone)| **gone) {
             self.tally.transactions += 1;
-            self.tally.ok += usize::from(outcome == outcome::OK);
-            self.tally.fail += usize::from(outcome == outcome::FAIL);
+            self.tally.ok += usize::from(outcome == OpType::Ok);
+            self.tally.fail += usize::from(outcome == OpType::Fail);
         }
     }
 

@@ -44,8 +44,11 @@ impl WitnessContext {
         }
         let mut context = WitnessContext::default();
         for number in transactions {
-            let at = number.index();
-            let positions = [table.invocations[at], table.completions[at]];
+            let (invocation, completion) = (
+                table.transactions.invocation(number),
+                table.transactions.completion(number),
+            );
+            let positions = [invocation, completion];
             context.transactions.insert(number, positions);
         }
         for at in touched {

@@ -43,7 +43,7 @@ impl EdgeSource for RegisterDependencies<'_> {
         self.link_barriers(edges, &mut buffers, &uninstalled);
         let nodes = || Txn::all(columns.len()).filter(|&number| accesses.happened(number));
         if self.process {
-            let session = |number: Txn| columns.sessions()[number.index()];
+            let session = |number: Txn| columns.sessions()[number.index()].get();
             let all = nodes().map(|number| (session(number), number.get(), accesses.is_ok(number)));
             edges.link_processes(all);
         }

@@ -10,6 +10,7 @@ use seatrial_cycles::graph::{PROCESS, REALTIME, WR, WW};
 use seatrial_cycles::search::Cycle;
 use seatrial_cycles::{Position, Txn, Version};
 use seatrial_isolation::explain;
+use seatrial_isolation::recorded_transactions::ProcessNumber;
 use seatrial_isolation::registers::RegisterEvent;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -335,7 +336,7 @@ impl VersionOrders<'_> {
     fn by_session(&self, ends: &OrderedEnds<'_>) -> Option<(ReasonAccess, ReasonAccess)> {
         let columns = self.accesses.columns;
         let accesses = self.accesses.in_turn(columns.key_of(ends.from));
-        let mut last: BTreeMap<u32, ReasonAccess> = BTreeMap::new();
+        let mut last: BTreeMap<ProcessNumber, ReasonAccess> = BTreeMap::new();
         for access in accesses {
             let session = columns.sessions()[access.transaction.index()];
             let mut before = last.get(&session).copied();

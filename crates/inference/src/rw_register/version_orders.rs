@@ -442,7 +442,7 @@ impl<'a> VersionOrderInference<'a> {
         let accesses = self.accesses;
         let columns = accesses.columns;
         self.last.resize(columns.session_count(), None);
-        let session = |one: Txn| columns.sessions()[one.index()] as usize;
+        let session = |one: Txn| columns.sessions()[one.index()].index();
         for access in accesses.in_turn(key) {
             let session = session(access.transaction);
             self.pair(self.last[session], access.first());

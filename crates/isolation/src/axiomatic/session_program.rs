@@ -43,7 +43,8 @@ pub(super) struct SessionProgram<'a> {
 
 impl<'a> SessionProgram<'a> {
     pub(super) fn new(columns: &'a Columns) -> SessionProgram<'a> {
-        let mut sessions = columns.sessions().to_vec();
+        let sessions = columns.sessions().iter();
+        let mut sessions: Vec<u32> = sessions.map(|session| session.get()).collect();
         let mut count = columns.session_count() as u32;
         let mut is_followed = vec![false; count as usize];
         for transaction in (0..columns.len() as u32).rev() {

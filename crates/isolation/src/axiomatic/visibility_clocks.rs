@@ -7,7 +7,7 @@ use seatrial_cycles::{Csr, CsrCounter, Txn, dense_id};
 /// Bound for the entries of clocks in memory at a time: 256 MiB. If the clocks of all live transactions need more, the
 /// sessions are processed in several rounds.
 const ENTRIES_MAX: usize = 1 << 26;
-/// Up to so many writers of a key per session are looked at one by one, more of them by binary search.
+/// Up to this number of writers of a key per session are looked at one by one, more of them by binary search.
 const WRITERS_FEW: usize = 4;
 
 dense_id! {

@@ -117,7 +117,7 @@ impl<'a> ClauseSearch<'a> {
         self.clauses.clause_count()
     }
 
-    /// Searches for at most so many steps.
+    /// Searches for at most this number of steps.
     pub(super) fn run(&mut self, steps_max: u64) -> SearchAnswer {
         loop {
             if self.steps() > steps_max {
@@ -183,7 +183,7 @@ impl<'a> ClauseSearch<'a> {
         }
     }
 
-    /// Removes the edges of all literals but the first so many; the order may be wrong about their pairs again.
+    /// Removes the edges of all literals but the first `length`; the order may be wrong about their pairs again.
     fn undo(&mut self, length: usize) {
         if let Some(&edges) = self.edges.get(length) {
             self.topology.truncate(edges as usize);

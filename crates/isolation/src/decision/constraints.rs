@@ -52,7 +52,8 @@ impl Constraints {
             ..Constraints::default()
         };
         for &name in &names {
-            constraints.sessions.push(columns.sessions()[name as usize]);
+            let session = columns.sessions()[name as usize];
+            constraints.sessions.push(session.get());
             constraints
                 .times
                 .push((position(columns.begun(name)), position(columns.ended(name))));

@@ -34,7 +34,7 @@ pub enum GivenDecision {
     Open,
 }
 
-/// Decides whether an order explains these transactions, numbered in the order of their invocations, on so many keys. Only
+/// Decides whether an order explains these transactions, numbered in the order of their invocations, on `keys` keys. Only
 /// the order of writes that see no other write is open; that is what the search has to find.
 pub fn decide_given(
     given: &[GivenTransaction],

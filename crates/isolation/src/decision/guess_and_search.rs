@@ -85,7 +85,7 @@ pub struct SearchEffort {
     pub clauses: u64,
 }
 
-/// Decides whether an order explains these constraints under a model; a search is stopped after so many steps.
+/// Decides whether an order explains these constraints under a model; a search is stopped after `steps_max` steps.
 pub(super) fn decide(
     constraints: &Constraints,
     model: OrderModel,

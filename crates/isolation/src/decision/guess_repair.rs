@@ -157,7 +157,7 @@ impl<'a> Regions<'a> {
         }
     }
 
-    /// The nodes of a component, and those that access the same versions, in so many steps.
+    /// The nodes of a component, and those that access the same versions, in this number of steps.
     fn core(&mut self, row: u32, depth: u32) -> Vec<u32> {
         let (known, constraints) = (self.known, self.known.constraints);
         let mark = ComponentRow::new(row);

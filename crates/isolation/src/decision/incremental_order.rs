@@ -108,7 +108,7 @@ impl IncrementalOrder {
         }
     }
 
-    /// Removes the last added edges until so many are left.
+    /// Removes the last added edges until this number is left.
     pub(super) fn truncate(&mut self, edges: usize) {
         // In reverse order, so that each edge is at the front of both its lists when it is removed.
         while self.edges.len() > edges {

@@ -1,6 +1,7 @@
 //! The table of register transactions in columns.
 
-use seatrial_cycles::{KeyId, Position, Txn, Version};
+use crate::recorded_transactions::{ProcessNumber, TransactionColumns};
+use seatrial_cycles::{Csr, KeyId, Position, Txn, Version};
 use seatrial_history::Stamp;
 use seatrial_history::{Key, OpType};
 
@@ -69,7 +70,7 @@ impl RegisterEvent {
 /// Register transactions in columns.
 ///
 /// ```text
-///   transaction   0        1              sessions, starts, outcomes, positions, commits, happened
+///   transaction   0        1              the transaction table, commits, happened
 ///   events        w x 1    r x 1   r y 0  8 bytes each: key and version, with flags
 ///   version       0: x initial   1: y initial   2: x = 1   writers, version_keys, values, overwritten
 /// ```
@@ -77,7 +78,7 @@ impl RegisterEvent {
 /// Transactions are numbered in the order of their invocations, or as a file without times lists them; within a session
 /// this is the program order. Keys are numbered in order of appearance. Versions are numbered over all keys: version *k*
 /// below [`Columns::key_count`] is the initial state of key *k*, then come the values in order of appearance, each (key,
-/// value) once. Memory: 8 bytes an event, 16 a version (value included), 9 a transaction, 8 more if it has times.
+/// value) once. Memory: 8 bytes an event, 16 a version (value included), 18 a transaction.
 ///
 /// Its limits: everything is in memory, so a history of more than some 10^8 events is too large; and a value may be
 /// written only once to a key, otherwise a read does not show which write it saw.
@@ -86,18 +87,16 @@ pub struct Columns {
     pub(super) keys: Vec<Key>,
     /// By session: its name in the file.
     pub(super) clients: Vec<u64>,
-    /// By transaction: its session.
-    pub(super) sessions: Vec<u32>,
-    /// By transaction: where its events start; one more, where the last ones end.
-    pub(super) starts: Vec<u32>,
-    pub(super) outcomes: Vec<OpType>,
-    /// By transaction: positions of invocation and completion; empty if none is known.
-    pub(super) positions: Vec<(Option<Position>, Option<Position>)>,
+    /// Process, invocation, completion and status.
+    pub(super) table: TransactionColumns,
+    /// Is a position of any transaction known?
+    pub(super) has_times: bool,
     /// By transaction: the commit timestamp of the database; empty unless all have one.
     pub(super) commits: Vec<Stamp>,
     /// Where indices of operations do not follow one another: from this position on they start at this index.
     pub(super) indices: Vec<(u32, u64)>,
-    pub(super) events: Vec<RegisterEvent>,
+    /// By transaction: its reads and writes.
+    pub(super) events: Csr<RegisterEvent>,
     /// By version after the initial ones: the transaction that wrote it.
     pub(super) writers: Vec<Option<Txn>>,
     pub(super) version_keys: Vec<u32>,
@@ -111,20 +110,14 @@ impl Columns {
     /// Asserts that all columns of a table have the length of their table, and refer to what is there.
     pub(super) fn assert_complete(&self) {
         let transactions = self.len();
-        assert_eq!(self.outcomes.len(), transactions);
+        self.table.assert_complete();
         assert_eq!(self.happened.len(), transactions);
-        assert_eq!(self.starts.len(), transactions + 1);
-        assert_eq!(self.starts[transactions] as usize, self.events.len());
-        assert!(
-            self.starts.is_sorted(),
-            "a transaction ends before it starts"
-        );
-        assert!(self.positions.is_empty() || self.positions.len() == transactions);
+        assert_eq!(self.events.row_count(), transactions);
         assert!(self.commits.is_empty() || self.commits.len() == transactions);
         assert!(
-            self.sessions
+            self.sessions()
                 .iter()
-                .all(|&session| (session as usize) < self.clients.len()),
+                .all(|session| session.index() < self.clients.len()),
             "a transaction has no session"
         );
         let versions = self.writers.len();
@@ -147,6 +140,7 @@ impl Columns {
         // One test for each event would be seen in measurements; the tests of the columns make it.
         debug_assert!(
             self.events
+                .items()
                 .iter()
                 .all(|event| self.key_of(event.version()) == event.key()),
             "an event has a version of another key"
@@ -159,12 +153,12 @@ impl Columns {
 
     /// Number of transactions, of any outcome.
     pub fn len(&self) -> usize {
-        self.sessions.len()
+        self.table.len()
     }
 
     /// Are there no transactions?
     pub fn is_empty(&self) -> bool {
-        self.sessions.is_empty()
+        self.table.is_empty()
     }
 
     /// Number of sessions.
@@ -184,22 +178,22 @@ impl Columns {
 
     /// Number of reads and writes.
     pub fn event_count(&self) -> usize {
-        self.events.len()
+        self.events.item_count()
     }
 
     /// The session of each transaction.
-    pub fn sessions(&self) -> &[u32] {
-        &self.sessions
+    pub fn sessions(&self) -> &[ProcessNumber] {
+        self.table.processes()
     }
 
     /// The process or session number that the file has for a session.
-    pub fn client(&self, session: u32) -> u64 {
-        self.clients[session as usize]
+    pub fn client(&self, session: ProcessNumber) -> u64 {
+        self.clients[session.index()]
     }
 
     /// By transaction: `ok`, `fail` or `info`.
     pub fn outcomes(&self) -> &[OpType] {
-        &self.outcomes
+        self.table.outcomes()
     }
 
     /// Did it take place? It succeeded, or its outcome is unknown and a successful transaction read what it wrote. One of
@@ -210,16 +204,15 @@ impl Columns {
 
     /// Position of its invocation in the history, if known.
     pub fn begun(&self, transaction: u32) -> Option<Position> {
-        self.positions.get(transaction as usize)?.0
+        self.table.invocation(Txn::new(transaction))
     }
 
     /// Position at which it certainly had ended: that of an `ok` completion, `None` for any other. In real time *a* comes
     /// before *b* if and only if both are known and `ended(a) < begun(b)`.
     pub fn ended(&self, transaction: u32) -> Option<Position> {
-        if self.outcomes[transaction as usize] != OpType::Ok {
-            return None;
-        }
-        self.positions.get(transaction as usize)?.1
+        let transaction = Txn::new(transaction);
+        let completion = self.table.completion(transaction);
+        completion.filter(|_| self.table.is_ok(transaction))
     }
 
     /// By transaction: the commit timestamp of the database, unchecked; empty unless all have one.
@@ -229,14 +222,12 @@ impl Columns {
 
     /// Are invocations and completions known, so that there is a real-time order?
     pub fn has_times(&self) -> bool {
-        !self.positions.is_empty()
+        self.has_times
     }
 
     /// The events of a transaction in order; only the writes if it failed or its outcome is unknown.
     pub fn events(&self, transaction: u32) -> &[RegisterEvent] {
-        let transaction = transaction as usize;
-        let range = self.starts[transaction] as usize..self.starts[transaction + 1] as usize;
-        &self.events[range]
+        self.events.row(transaction)
     }
 
     /// Is this version the initial state of a key?
@@ -281,30 +272,29 @@ impl Columns {
 
     /// Number of transactions with this outcome.
     pub fn count(&self, outcome: OpType) -> usize {
-        let outcomes = self.outcomes.iter();
+        let outcomes = self.outcomes().iter();
         outcomes.filter(|&&other| other == outcome).count()
     }
 
     /// The place of a transaction in a certificate: the position in the history of its invocation, of its completion if
     /// only that was recorded; its number if the file has no operations.
     pub fn recorded(&self, transaction: u32) -> u64 {
-        let known = self.positions.get(transaction as usize);
-        known.map_or(u64::from(transaction), |&(begun, ended)| {
-            let position = begun
-                .or(ended)
-                .expect("a recorded transaction has a position");
-            u64::from(position.get())
-        })
+        if self.has_times {
+            u64::from(self.table.recorded(Txn::new(transaction)).get())
+        } else {
+            u64::from(transaction)
+        }
     }
 
     /// The index of the operation that stands for a transaction: of its completion, or of its invocation if it has none. A
     /// file without times has no operations; a history made from it has two for each transaction.
     pub fn index(&self, transaction: u32) -> u64 {
-        let Some(&(begun, ended)) = self.positions.get(transaction as usize) else {
+        if !self.has_times {
             return 2 * u64::from(transaction) + 1;
-        };
-        let position = ended.or(begun);
-        self.index_at(position.expect("a recorded transaction has a position"))
+        }
+        let transaction = Txn::new(transaction);
+        let completion = self.table.completion(transaction);
+        self.index_at(completion.unwrap_or_else(|| self.table.recorded(transaction)))
     }
 
     /// The index of a transaction's invocation; `None` if unknown.

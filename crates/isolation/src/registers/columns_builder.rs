@@ -2,9 +2,10 @@
 
 use super::columns::{Columns, RegisterEvent};
 use super::version_table::{GlanceBuffers, NumberPages, VersionTable, WrittenId};
-use seatrial_cycles::{KeyId, Position, Txn, Version};
+use crate::recorded_transactions::{CompletionRows, ProcessNumber, RefusedOperation};
+use seatrial_cycles::{Csr, KeyId, Position, Txn, Version};
 use seatrial_history::FixedMap;
-use seatrial_history::{Key, OpType};
+use seatrial_history::{Chunk, Key, OpType};
 use seatrial_history::{Stamps, TransactionSink};
 use std::collections::BTreeMap;
 
@@ -21,13 +22,8 @@ pub(super) const EVENTS_FEW: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ColumnsError {
     /// An operation is not a transaction on registers.
-    #[error("op {index}: {reason}")]
-    Operation {
-        /// Its index.
-        index: u64,
-        /// Why not.
-        reason: String,
-    },
+    #[error(transparent)]
+    Operation(#[from] RefusedOperation),
     /// Two transactions wrote the same value to a key, so reads of it do not show which write they saw.
     #[error(
         "{one} and {other} both write {value} to key {key}: values must be unique for each key"
@@ -65,9 +61,10 @@ pub struct ColumnsBuilder {
     near: NumberPages<KeyId>,
     far: FixedMap<i64, Option<KeyId>>,
     others: BTreeMap<Key, KeyId>,
-    numbers: FixedMap<u64, u32>,
-    /// By transaction: the range of its events in the order in which they were added.
-    spans: Vec<(u32, u32)>,
+    /// By name of a client process: its number.
+    processes: FixedMap<u64, ProcessNumber>,
+    /// The events of transactions so far; those of [`ColumnsBuilder::pending`] are placeholders at its end.
+    rows: CompletionRows<RegisterEvent>,
     /// The transaction to which events are added; `None` before the first.
     current: Option<Txn>,
     /// The last events, whose versions have no numbers yet.
@@ -75,7 +72,6 @@ pub struct ColumnsBuilder {
     glance_buffers: GlanceBuffers,
     /// Versions that were written more than once, and the transactions of the later writes.
     again: Vec<(WrittenId, Txn)>,
-    has_times: bool,
     has_lists: bool,
     refusal: Option<ColumnsError>,
 }
@@ -155,11 +151,22 @@ impl ColumnsBuilder {
 
     /// Opens the next transaction of the session with this name, invoked at this position, if known.
     pub fn open(&mut self, session: u64, begun: Option<Position>) -> Txn {
-        let next = self.numbers.len() as u32;
-        let session_number = *self.numbers.entry(session).or_insert(next);
-        if session_number == next {
+        let process = self.process(session);
+        self.open_numbered(process, begun)
+    }
+
+    /// The number of the session with this name.
+    pub(super) fn process(&mut self, session: u64) -> ProcessNumber {
+        let next = ProcessNumber::new(self.processes.len() as u32);
+        let number = *self.processes.entry(session).or_insert(next);
+        if number == next {
             self.columns.clients.push(session);
         }
+        number
+    }
+
+    /// Opens the next transaction of this session, invoked at this position, if known.
+    pub(super) fn open_numbered(&mut self, process: ProcessNumber, begun: Option<Position>) -> Txn {
         if self.columns.len() >= NUMBERS_MAX {
             self.refuse(ColumnsError::Size {
                 what: "transactions",
@@ -168,35 +175,28 @@ impl ColumnsBuilder {
             // Any transaction will do, since there will be no columns.
             return Txn::new(0);
         }
-        let number = Txn::new(self.columns.len() as u32);
-        self.columns.sessions.push(session_number);
-        self.columns.outcomes.push(OpType::Info);
-        self.spans.push((0, 0));
-        self.columns.positions.push((begun, None));
-        self.has_times |= begun.is_some();
-        number
+        self.columns.has_times |= begun.is_some();
+        self.columns.table.open(process, begun)
     }
 
     /// The events that follow belong to this transaction.
     pub fn fill(&mut self, transaction: Txn) {
         self.current = Some(transaction);
-        let start = self.event_count() as u32;
-        self.spans[transaction.index()] = (start, start);
     }
 
     /// Closes the transaction of [`ColumnsBuilder::fill`], which completed with this outcome at this position.
     pub fn close(&mut self, outcome: OpType, ended: Option<Position>) {
-        let current = self.current().index();
-        if self.event_count() >= u32::MAX as usize {
+        let current = self.current();
+        if self.rows.item_count() >= u32::MAX as usize {
             self.refuse(ColumnsError::Size {
                 what: "reads and writes",
                 bits: 32,
             });
+            return;
         }
-        self.spans[current].1 = self.event_count() as u32;
-        self.has_times |= ended.is_some();
-        self.columns.positions[current].1 = ended;
-        self.columns.outcomes[current] = outcome;
+        self.rows.end_row(current);
+        self.columns.has_times |= ended.is_some();
+        self.columns.table.complete(current, outcome, ended);
     }
 
     /// The transaction to which events are added.
@@ -245,6 +245,8 @@ impl ColumnsBuilder {
 
     fn add(&mut self, event: PendingEvent) {
         self.pending.push(event);
+        let placeholder = RegisterEvent::new(event.key, INITIAL, event.writer.is_some());
+        self.rows.push(placeholder);
         if self.pending.len() == PENDING_MAX {
             self.take();
         }
@@ -267,13 +269,11 @@ impl ColumnsBuilder {
             .iter()
             .filter_map(|it| Some((it.key, it.value?)));
         self.table.glance(pairs, &mut self.glance_buffers);
-        for PendingEvent { key, writer, value } in self.pending.drain(..) {
-            let Some(value) = value else {
-                self.columns
-                    .events
-                    .push(RegisterEvent::new(key, INITIAL, false));
-                continue;
-            };
+        let first = self.rows.item_count() - self.pending.len();
+        let events = &mut self.rows.items_mut()[first..];
+        for (PendingEvent { key, writer, value }, event) in self.pending.drain(..).zip(events) {
+            // The placeholder of a read of the initial state is right.
+            let Some(value) = value else { continue };
             let id = self.table.id(key, value);
             if let Some(writer) = writer {
                 let known = &mut self.table.versions[id.index()].writer;
@@ -283,14 +283,8 @@ impl ColumnsBuilder {
                     self.again.push((id, writer));
                 }
             }
-            self.columns
-                .events
-                .push(RegisterEvent::new(key, id.get(), writer.is_some()));
+            *event = RegisterEvent::new(key, id.get(), writer.is_some());
         }
-    }
-
-    fn event_count(&self) -> usize {
-        self.columns.events.len() + self.pending.len()
     }
 
     /// Operations from this position on have indices from this one on.
@@ -299,6 +293,14 @@ impl ColumnsBuilder {
         let (from, known) = last.copied().unwrap_or((0, 0));
         if index != known + u64::from(position - from) {
             self.columns.indices.push((position, index));
+        }
+    }
+
+    /// The operations of this chunk, the next one, have the indices that it says.
+    pub(super) fn number_chunk(&mut self, chunk: &Chunk) {
+        let first = chunk.first_position() as u32;
+        for place in 0..chunk.len() {
+            self.number_from(first + place as u32, chunk.index(place));
         }
     }
 
@@ -320,9 +322,6 @@ impl ColumnsBuilder {
     /// The columns, or the reason why there are none.
     pub fn finish(mut self) -> Result<Columns, ColumnsError> {
         self.take();
-        if !self.has_times {
-            self.columns.positions = Vec::new();
-        }
         if self.columns.commits.len() != self.columns.len() {
             self.columns.commits = Vec::new();
         }
@@ -339,7 +338,8 @@ impl ColumnsBuilder {
         columns.values = versions.iter().map(|version| version.value).collect();
         drop(versions);
         columns.overwritten = vec![0; columns.writers.len().div_ceil(64)];
-        arrange(columns, self.spans);
+        let events = std::mem::take(&mut self.rows).by_transaction(columns.len());
+        columns.events = number_after_initial(events, columns.keys.len() as u32);
         mark(columns);
         see(columns);
         columns.assert_complete();
@@ -354,7 +354,7 @@ impl ColumnsBuilder {
             let known = version
                 .writer
                 .expect("a version that is written again was written");
-            let failed = |transaction: Txn| columns.outcomes[transaction.index()] == OpType::Fail;
+            let failed = |transaction: Txn| columns.table.is_failed(transaction);
             if failed(known) {
                 version.writer = Some(transaction);
             } else if !failed(transaction) {
@@ -370,40 +370,16 @@ impl ColumnsBuilder {
     }
 }
 
-/// Puts the events in the order of their transactions, and the numbers of versions after those of the initial ones.
-fn arrange(columns: &mut Columns, spans: Vec<(u32, u32)>) {
-    let keys = columns.keys.len() as u32;
-    let number = |event: RegisterEvent| {
+/// Puts the numbers of versions after those of the initial ones.
+fn number_after_initial(mut events: Csr<RegisterEvent>, keys: u32) -> Csr<RegisterEvent> {
+    for event in events.open_row() {
         let version = match event.version().get() {
             INITIAL => event.key(),
             version => version + keys,
         };
-        RegisterEvent::new(KeyId::new(event.key()), version, event.is_write())
-    };
-    columns.starts = Vec::with_capacity(spans.len() + 1);
-    columns.starts.push(0);
-    let mut end = 0;
-    for &(from, to) in &spans {
-        end += to - from;
-        columns.starts.push(end);
+        *event = RegisterEvent::new(KeyId::new(event.key()), version, event.is_write());
     }
-    if spans
-        .iter()
-        .zip(&columns.starts)
-        .all(|(span, start)| span.0 == *start)
-    {
-        drop(spans);
-        for event in &mut columns.events {
-            *event = number(*event);
-        }
-        return;
-    }
-    let mut arranged = Vec::with_capacity(columns.events.len());
-    for (from, to) in spans {
-        let events = &columns.events[from as usize..to as usize];
-        arranged.extend(events.iter().map(|event| number(*event)));
-    }
-    columns.events = arranged;
+    events
 }
 
 /// Marks inner events, and the versions that their own transactions overwrote.
@@ -416,8 +392,8 @@ fn mark(columns: &mut Columns) {
         let place = version.index() - keys;
         overwritten[place / 64] |= 1 << (place % 64);
     };
-    for (transaction, ends) in columns.starts.windows(2).enumerate() {
-        let events = &mut columns.events[ends[0] as usize..ends[1] as usize];
+    for transaction in columns.events.row_numbers() {
+        let events = columns.events.row_mut(transaction);
         if events.len() <= EVENTS_FEW {
             for at in 1..events.len() {
                 let event = events[at];
@@ -437,7 +413,7 @@ fn mark(columns: &mut Columns) {
             continue;
         }
         wrote.resize(keys, (0, 0));
-        let stamp = transaction as u32 + 1;
+        let stamp = transaction + 1;
         for at in 0..events.len() {
             let event = events[at];
             let (by, last) = &mut wrote[event.key() as usize];
@@ -458,16 +434,13 @@ fn mark(columns: &mut Columns) {
 
 /// Finds out which transactions took place.
 fn see(columns: &mut Columns) {
-    let ok = columns.outcomes.iter();
-    let mut happened: Vec<bool> = ok.map(|&outcome| outcome == OpType::Ok).collect();
-    if columns.outcomes.contains(&OpType::Info) {
-        for reader in 0..columns.len() as u32 {
-            if columns.outcomes[reader as usize] != OpType::Ok {
-                continue;
-            }
+    let outcomes = columns.outcomes();
+    let mut happened: Vec<bool> = outcomes.iter().map(|&one| one == OpType::Ok).collect();
+    if outcomes.contains(&OpType::Info) {
+        for (reader, _) in (0..).zip(outcomes).filter(|(_, one)| **one == OpType::Ok) {
             for read in columns.events(reader).iter().filter(|it| !it.is_write()) {
                 if let Some(writer) = columns.writer(read.version())
-                    && columns.outcomes[writer.index()] == OpType::Info
+                    && outcomes[writer.index()] == OpType::Info
                 {
                     happened[writer.index()] = true;
                 }

@@ -2,12 +2,15 @@
 
 use super::columns::Columns;
 use super::columns_builder::{ColumnsBuilder, ColumnsError};
+use crate::recorded_transactions::{
+    OpenTransaction, OpenTransactions, ProcessNumber, RefusedOperation, TransactionRanges,
+    TransactionRecorder, record_chunk,
+};
 use seatrial_checker::{Checked, FoldChecker, OnlineChecker};
 use seatrial_cycles::{KeyId, Position, Txn};
-use seatrial_history::FixedMap;
 use seatrial_history::chunk::mop_tag;
 use seatrial_history::{
-    Chunk, ChunkSource, Fold, History, OpType, Order, Process, SourceError, Stamps, TransactionSink,
+    Chunk, ChunkSource, Fold, History, OpType, Order, SourceError, Stamps, TransactionSink,
 };
 use std::ops::ControlFlow;
 
@@ -23,10 +26,8 @@ impl Columns {
     /// The columns of a history in memory.
     pub fn of(history: &History) -> Result<Columns, ColumnsError> {
         Columns::gather(history).unwrap_or_else(|error| {
-            Err(ColumnsError::Operation {
-                index: 0,
-                reason: error.to_string(),
-            })
+            let reason = error.to_string();
+            Err(RefusedOperation { index: 0, reason }.into())
         })
     }
 }
@@ -37,14 +38,17 @@ impl Columns {
 /// Transactions that are open at the end of a chunk are kept until their completion.
 pub(super) struct GatherRegisters;
 
+/// A write of a transaction that may not succeed.
+type RegisterWrite = (KeyId, i64);
+
 /// The columns during the pass.
 #[derive(Default)]
 pub(super) struct RegisterGathering {
     builder: ColumnsBuilder,
     /// Number of transactions that came without operations.
     transactions: u64,
-    /// Transactions without a completion so far, by the position of their invocation.
-    open: FixedMap<u64, OpenTransaction>,
+    /// Transactions without a completion so far.
+    open: OpenTransactions<RegisterWrite>,
 }
 
 /// Takes transactions without operations: each takes two positions, as its invocation and its completion would.
@@ -106,13 +110,6 @@ pub fn start(
     Box::new(FoldChecker::with_end(name, GatherRegisters, end).with_sink(|gathering| gathering))
 }
 
-/// A transaction without a completion so far.
-struct OpenTransaction {
-    number: Txn,
-    /// Its writes, in case that it does not succeed.
-    writes: Result<Vec<(KeyId, i64)>, ColumnsError>,
-}
-
 impl Fold for GatherRegisters {
     type Accumulator = RegisterGathering;
     type Output = Result<Columns, ColumnsError>;
@@ -134,7 +131,7 @@ impl Fold for GatherRegisters {
             let (what, bits) = ("operations", 32);
             gathering.builder.refuse(ColumnsError::Size { what, bits });
         } else {
-            ChunkPass::new(chunk, gathering).run();
+            record_chunk(&mut RegisterChunkPass::new(chunk, gathering), chunk, 0);
         }
         if gathering.builder.is_refused() {
             return ControlFlow::Break(());
@@ -148,19 +145,17 @@ impl Fold for GatherRegisters {
     }
 
     fn finish(&self, mut gathering: RegisterGathering) -> Result<Columns, ColumnsError> {
-        let mut open: Vec<_> = gathering.open.into_values().collect();
-        open.sort_unstable_by_key(|open| open.number);
-        for open in open {
-            fill(&mut gathering.builder, open, OpType::Info, None);
+        for open in gathering.open.into_sorted() {
+            give_up(&mut gathering.builder, open, OpType::Info, None);
         }
         gathering.builder.finish()
     }
 }
 
 /// Adds a transaction that did not succeed.
-fn fill(
+fn give_up(
     builder: &mut ColumnsBuilder,
-    open: OpenTransaction,
+    open: OpenTransaction<RegisterWrite>,
     outcome: OpType,
     ended: Option<Position>,
 ) {
@@ -172,113 +167,52 @@ fn fill(
             }
             builder.close(outcome, ended);
         }
-        Err(refusal) => builder.refuse(refusal),
+        Err(refused) => builder.refuse(refused.into()),
     }
 }
 
 /// The pass over one chunk.
-struct ChunkPass<'a> {
+struct RegisterChunkPass<'a> {
     chunk: &'a Chunk,
+    ranges: TransactionRanges<'a>,
     /// By key id of the chunk: the key in the columns; `None` until it is needed.
     keys: Vec<Option<KeyId>>,
-    /// By index in the chunk of an invocation: its transaction until it completes.
-    open: Vec<Option<Txn>>,
     gathering: &'a mut RegisterGathering,
 }
 
-impl<'a> ChunkPass<'a> {
-    fn new(chunk: &'a Chunk, gathering: &'a mut RegisterGathering) -> ChunkPass<'a> {
-        if !chunk.is_empty() {
-            let first = chunk.first_position() as u32;
-            gathering.builder.number_from(first, chunk.index(0));
-        }
-        ChunkPass {
+impl<'a> RegisterChunkPass<'a> {
+    fn new(chunk: &'a Chunk, gathering: &'a mut RegisterGathering) -> RegisterChunkPass<'a> {
+        gathering.builder.number_chunk(chunk);
+        RegisterChunkPass {
+            ranges: TransactionRanges::of_registers(chunk),
             keys: vec![None; chunk.key_count()],
-            open: vec![None; chunk.len()],
             chunk,
             gathering,
         }
     }
 
-    fn run(&mut self) {
-        let chunk = self.chunk;
-        let first = chunk.first_position() as u32;
-        let processes = chunk.processes();
-        let kinds = chunk.kinds().iter().zip(chunk.process_ids());
-        for (place, ((&kind, &process), &pair)) in kinds.zip(chunk.pairs()).enumerate() {
-            let Process::Client(client) = processes[process as usize] else {
-                continue;
-            };
-            let position = first + place as u32;
-            self.gathering
-                .builder
-                .number_from(position, chunk.index(place));
-            match kind {
-                OpType::Invoke => {
-                    let begun = Some(Position::new(position));
-                    self.open[place] = Some(self.gathering.builder.open(client, begun));
-                }
-                OpType::Ok => {
-                    let number = if pair > 0 {
-                        self.close(place, pair).map(|open| open.number)
-                    } else {
-                        Some(self.gathering.builder.open(client, None))
-                    };
-                    if let Some(number) = number {
-                        self.succeed(place, number, position);
-                    }
-                }
-                OpType::Fail | OpType::Info => {
-                    if pair > 0
-                        && let Some(open) = self.give_up(place, pair)
-                    {
-                        fill(
-                            &mut self.gathering.builder,
-                            open,
-                            kind,
-                            Some(Position::new(position)),
-                        );
-                    }
-                }
-            }
-            if self.gathering.builder.is_refused() {
-                return;
-            }
-        }
-        self.carry_on();
-    }
-
-    /// The transaction that the operation at `place` completes. Its writes are included only if its invocation is in
-    /// another chunk.
-    fn close(&mut self, place: usize, pair: i64) -> Option<OpenTransaction> {
-        let distance = usize::try_from(pair).unwrap_or(usize::MAX);
-        let Some(place) = place.checked_sub(distance) else {
-            let position = self.chunk.invocation(place)?;
-            return self.gathering.open.remove(&position);
-        };
-        let number = self.open[place].take()?;
-        let writes = Ok(Vec::new());
-        Some(OpenTransaction { number, writes })
-    }
-
-    fn give_up(&mut self, place: usize, pair: i64) -> Option<OpenTransaction> {
-        let mut open = self.close(place, pair)?;
-        let distance = usize::try_from(pair).unwrap_or(usize::MAX);
-        if let Some(invocation) = place.checked_sub(distance) {
-            open.writes = self.writes(invocation);
-        }
-        Some(open)
-    }
-
     /// The key in the columns with this id in the chunk.
+    #[inline]
     fn key(&mut self, id: u32) -> KeyId {
         let known = &mut self.keys[id as usize];
         *known.get_or_insert_with(|| self.gathering.builder.key(self.chunk.key(id)))
     }
+}
 
-    /// The writes of the operation at `place`, or why it is not a transaction on registers.
-    fn writes(&mut self, place: usize) -> Result<Vec<(KeyId, i64)>, ColumnsError> {
-        let (start, end) = self.transaction(place)?;
+impl TransactionRecorder for RegisterChunkPass<'_> {
+    type Write = RegisterWrite;
+
+    fn process(&mut self, client: u64) -> ProcessNumber {
+        self.gathering.builder.process(client)
+    }
+
+    #[inline]
+    fn open(&mut self, process: ProcessNumber, invocation: Option<Position>) -> Txn {
+        self.gathering.builder.open_numbered(process, invocation)
+    }
+
+    fn writes(&mut self, place: usize) -> Result<Vec<RegisterWrite>, RefusedOperation> {
+        let (start, end) = self.ranges.range(place)?;
         let chunk = self.chunk;
         let (tags, keys) = (chunk.mop_tags(), chunk.mop_keys());
         let mut writes = Vec::new();
@@ -291,36 +225,11 @@ impl<'a> ChunkPass<'a> {
         Ok(writes)
     }
 
-    /// The range of the micro-operations of the operation at `place`.
-    fn transaction(&self, place: usize) -> Result<(usize, usize), ColumnsError> {
-        let chunk = self.chunk;
-        let index = chunk.index(place);
-        let Some((start, end)) = chunk.txn_range(place) else {
-            let reason = "its value is not a transaction".into();
-            return Err(ColumnsError::Operation { index, reason });
-        };
-        let is_register = |tag| {
-            matches!(
-                tag,
-                mop_tag::WRITE | mop_tag::READ_NIL | mop_tag::READ_REGISTER
-            )
-        };
-        let tags = &chunk.mop_tags()[start..end];
-        if let Some(other) = tags.iter().position(|&tag| !is_register(tag)) {
-            let op = chunk.op(place);
-            let mop = op.value.as_txn().and_then(|mops| mops.get(other));
-            let mop = mop.map(ToString::to_string).unwrap_or_default();
-            let reason = format!("{mop} is neither a write of a register nor a read of one");
-            return Err(ColumnsError::Operation { index, reason });
-        }
-        Ok((start, end))
-    }
-
-    /// Adds a successful transaction.
-    fn succeed(&mut self, place: usize, number: Txn, position: u32) {
-        let (start, end) = match self.transaction(place) {
+    #[inline]
+    fn succeed(&mut self, place: usize, number: Txn, completion: Position) {
+        let (start, end) = match self.ranges.range(place) {
             Ok(range) => range,
-            Err(refusal) => return self.gathering.builder.refuse(refusal),
+            Err(refused) => return self.gathering.builder.refuse(refused.into()),
         };
         let chunk = self.chunk;
         let (tags, keys) = (chunk.mop_tags(), chunk.mop_keys());
@@ -335,21 +244,24 @@ impl<'a> ChunkPass<'a> {
                 _ => builder.read_key(key, None),
             }
         }
-        self.gathering
-            .builder
-            .close(OpType::Ok, Some(Position::new(position)));
+        self.gathering.builder.close(OpType::Ok, Some(completion));
     }
 
-    /// Keeps the transactions that are open at the end of the chunk.
-    fn carry_on(&mut self) {
-        for place in 0..self.open.len() {
-            if let Some(number) = self.open[place] {
-                let writes = self.writes(place);
-                let position = self.chunk.first_position() + place as u64;
-                self.gathering
-                    .open
-                    .insert(position, OpenTransaction { number, writes });
-            }
-        }
+    fn give_up(
+        &mut self,
+        open: OpenTransaction<RegisterWrite>,
+        outcome: OpType,
+        completion: Option<Position>,
+    ) {
+        give_up(&mut self.gathering.builder, open, outcome, completion);
+    }
+
+    #[inline]
+    fn is_refused(&self) -> bool {
+        self.gathering.builder.is_refused()
+    }
+
+    fn carried(&mut self) -> &mut OpenTransactions<RegisterWrite> {
+        &mut self.gathering.open
     }
 }

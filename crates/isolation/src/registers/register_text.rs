@@ -16,8 +16,8 @@ impl Columns {
         if self.has_times() {
             return format!("op {}", self.index(transaction));
         }
-        let session = self.sessions[transaction as usize];
-        let earlier = self.sessions[..transaction as usize].iter();
+        let session = self.sessions()[transaction as usize];
+        let earlier = self.sessions()[..transaction as usize].iter();
         let earlier = earlier.filter(|&&other| other == session).count();
         format!(
             "transaction {} of session {}",
@@ -44,15 +44,15 @@ impl Columns {
 
     /// A transaction on one line: `op 4 (ok, process 1): [[:w 1 2] [:r 1 2]]`.
     pub fn shown(&self, transaction: u32) -> String {
-        let number = transaction as usize;
-        let completed = self.positions.get(number).is_none_or(|it| it.1.is_some());
-        let outcome = match self.outcomes[number] {
+        let number = Txn::new(transaction);
+        let completed = !self.has_times() || self.table.completion(number).is_some();
+        let outcome = match self.table.outcome(number) {
             OpType::Info if !completed => "never completed",
             outcome => outcome.name(),
         };
         let mut text = self.name(transaction);
         if self.has_times() {
-            let client = self.client(self.sessions[number]);
+            let client = self.client(self.table.process(number));
             let _ = write!(text, " ({outcome}, process {client}): [");
         } else {
             let _ = write!(text, " ({outcome}): [");

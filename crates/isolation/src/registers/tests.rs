@@ -373,7 +373,7 @@ fn operations_other_than_register_transactions_are_refused() {
         let op = Op::invoke(Process::Client(0), "txn", value.clone());
         let ops = vec![op.clone(), op.complete(OpType::Ok, value)];
         let refusal = Columns::of(&History::from_unindexed(ops)).unwrap_err();
-        assert!(matches!(refusal, ColumnsError::Operation { .. }));
+        assert!(matches!(refusal, ColumnsError::Operation(_)));
         refusal.to_string()
     };
     assert_eq!(

@@ -37,7 +37,7 @@ pub struct Timestamped {
     /// The numbers of keys that are not integers.
     others: BTreeMap<Key, u32>,
     /// Values that transactions of unknown outcome wrote, by number of the key. They may have been committed, at a time that no
-    /// timestamp tells.
+    /// timestamp shows.
     unknown: BTreeSet<(u32, i64)>,
     /// What the transaction that each session has under way writes.
     open: BTreeMap<u64, Value>,
