@@ -28,7 +28,7 @@ pub fn find_cycles(
     Ok((report, edges))
 }
 
-/// Finds cycles of the wanted kinds inside these components of a graph of so many transactions and nodes.
+/// Finds cycles of the wanted kinds inside these components of a graph with this number of transactions and nodes.
 pub fn find_cycles_within(
     transactions: usize,
     nodes: usize,

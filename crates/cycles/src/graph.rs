@@ -66,7 +66,7 @@ pub struct EdgeBuilder<S = Vec<DependencyEdge>> {
 }
 
 impl EdgeBuilder {
-    /// Collects edges between so many transactions in memory.
+    /// Collects edges between this number of transactions in memory.
     pub fn new(transactions: usize) -> EdgeBuilder {
         EdgeBuilder::with_sink(transactions, Vec::new())
     }
@@ -78,7 +78,7 @@ impl EdgeBuilder {
 }
 
 impl<S: EdgeSink> EdgeBuilder<S> {
-    /// Passes edges between so many transactions to `sink`, which must know these nodes already.
+    /// Passes edges between this number of transactions to `sink`, which must know these nodes already.
     pub fn with_sink(transactions: usize, sink: S) -> EdgeBuilder<S> {
         assert!(
             u32::try_from(transactions).is_ok(),
@@ -223,7 +223,7 @@ pub struct DependencyGraph {
 }
 
 impl DependencyGraph {
-    /// The graph with so many nodes, of which the first `transactions` are transactions. Two counting passes over the
+    /// The graph with this number of nodes, of which the first `transactions` are transactions. Two counting passes over the
     /// edges and one for each kind.
     pub fn from_edges(transactions: u32, nodes: u32, edges: &[DependencyEdge]) -> DependencyGraph {
         assert!(

@@ -68,7 +68,7 @@ impl From<TooManyItems> for TooManyEdges {
 }
 
 impl ShapeGraph {
-    /// The graph of a source's edges between so many transactions and its helpers.
+    /// The graph of a source's edges between `transactions` transactions and its helpers.
     pub fn new(transactions: usize, source: &impl EdgeSource) -> Result<ShapeGraph, TooManyEdges> {
         let degrees = OutDegrees(CsrCounter::new(transactions));
         let mut edges = EdgeBuilder::with_sink(transactions, degrees);
@@ -190,7 +190,7 @@ dense_id! {
 const _: () = assert!(size_of::<Option<NumberedNode>>() == 8);
 
 impl ComponentEdges {
-    /// For the components of a graph with so many nodes. The second value has the node of that graph for each node of
+    /// For the components of a graph with this number of nodes. The second value has the node of that graph for each node of
     /// [`ComponentEdges::into_graph`], sorted.
     pub fn new(nodes: usize, components: &[Vec<u32>]) -> (ComponentEdges, Vec<u32>) {
         let mut names: Vec<u32> = components.iter().flatten().copied().collect();

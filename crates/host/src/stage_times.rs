@@ -24,7 +24,7 @@ impl StageTimes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one write and sync of a log, of so many appends and bytes.
+    /// Counts one write and sync of a log, with its number of appends and bytes.
     pub(crate) fn log_written(&self, began: Instant, appends: usize, bytes: usize) {
         let mut stages = self.lock();
         stages.log_writes.add(began.elapsed());

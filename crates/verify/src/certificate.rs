@@ -28,7 +28,7 @@ pub struct Certificate {
     pub transaction_order: Vec<(u64, i64)>,
 }
 
-/// Tells a history from others by accident, not from one made to collide: the number of its events, and a hash of all
+/// Distinguishes a history from others, but not from one made to collide: the number of its events, and a hash of all
 /// that the verifier reads of them. It does not depend on the file format.
 ///
 /// The hash is that of a sequence of 64-bit words: `h = (rotl(h, 5) ^ word) * 0x9e37_79b9_7f4a_7c15`, from 0. The words of

@@ -15,7 +15,7 @@ pub(super) struct KeyedRows<T> {
 }
 
 impl<T> KeyedRows<T> {
-    /// No key, with space for so many.
+    /// No key, with space for this number of keys.
     pub(super) fn with_capacity(key_count: usize) -> KeyedRows<T> {
         let mut starts = Vec::with_capacity(key_count + 1);
         starts.push(0);

@@ -17,7 +17,7 @@ mod version_rules;
 mod visibility_order;
 mod weak_commits;
 
-/// Checks that the proof holds for the transactions on registers and its model. A core may take so many steps.
+/// Checks that the proof holds for the transactions on registers and its model. A core may take a bounded number of steps.
 pub(super) fn verify(
     table: &TransactionTable,
     certificate: &Certificate,

@@ -33,7 +33,7 @@ const DEPTH_MAX: usize = 100;
 enum Step {
     /// Consumes one character of these ranges, or of none of them.
     Class(Vec<(char, char)>, bool),
-    /// Goes on at both places.
+    /// Continues at both places.
     Split(usize, usize),
     Jump(usize),
     Begin,

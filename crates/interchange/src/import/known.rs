@@ -25,7 +25,7 @@ const PADDING: usize = 8;
 /// Its downside: a list that differs from the one that came first is read anew each time.
 pub(super) struct KnownLists {
     lists: Vec<Known>,
-    /// So many of them are of a key; the others are memory to be used again.
+    /// Number of those that are of a key; the others are memory to be used again.
     count: usize,
     by_key: FixedMap<i64, u32>,
     /// Spares most look-ups: a key and its number.

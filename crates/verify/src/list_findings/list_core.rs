@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Checks that these transactions have no order of snapshots and commits that the model allows.
 ///
 /// Reads show which append came before which, and which was not there yet. An append that the longest read of its list
-/// does not contain comes after all that it contains; both orders of two such appends are tried, for so many steps.
+/// does not contain comes after all that it contains; both orders of two such appends are tried, for a bounded number of steps.
 pub(crate) fn core(
     table: &TransactionTable,
     model: &str,

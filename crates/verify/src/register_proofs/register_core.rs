@@ -31,7 +31,7 @@ pub(super) fn core(
     trial.answer(reach)
 }
 
-/// Checks that the events of so many members have no order with these edges in which, for each two members of `open`, one
+/// Checks that the events of this number of members have no order with these edges in which, for each two members of `open`, one
 /// commits before the other takes its snapshot. Events are numbered as in [`EventReach`].
 pub(crate) fn refute(
     members: usize,
