@@ -7,7 +7,7 @@ use crate::prefix_check::PrefixChecks;
 use seatrial_checker::{Aims, Checker, Finding, Overview, Progress, Verdict};
 use seatrial_history::chunk::ChunkAddress;
 use seatrial_history::{ChunkBuffer, OpenError, SourceError, TestFile};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Goes through a test file after its writer and pushes what is new to its checkers.
@@ -22,6 +22,8 @@ pub struct Follower<'c> {
     file: TestFile,
     checkers: &'c [Box<dyn Checker>],
     running: Vec<Running>,
+    path: PathBuf,
+    aims: Aims,
     /// By checker; `None` for one that finds definite violations by itself.
     prefixes: Vec<Option<PrefixChecks>>,
     overview: Overview,
@@ -57,8 +59,10 @@ impl<'c> Follower<'c> {
         });
         Ok(Follower {
             file: TestFile::open(path)?,
+            path: path.to_owned(),
             checkers,
             prefixes: prefixes.collect(),
+            aims,
             found: vec![Vec::new(); running.len()],
             running,
             overview: Overview::default(),
@@ -123,6 +127,13 @@ impl<'c> Follower<'c> {
     /// that found them.
     pub fn look(&mut self) -> Result<Vec<(&'static str, Finding)>, SourceError> {
         self.running.iter_mut().for_each(Running::look);
+        let all = self.running.iter().zip(&mut self.prefixes).zip(&self.found);
+        for ((one, checks), found) in all {
+            // One that has to wait for the end of the history from now on.
+            if checks.is_none() && !one.is_early() && found.is_empty() {
+                *checks = Some(PrefixChecks::new(&self.path, &self.aims));
+            }
+        }
         for (checker, checks) in self.checkers.iter().zip(&mut self.prefixes) {
             if let Some(checks) = checks {
                 checks.look(&**checker, self.position)?;
@@ -136,13 +147,12 @@ impl<'c> Follower<'c> {
         let mut findings = Vec::new();
         let all = self.running.iter_mut().zip(&mut self.prefixes);
         for ((one, checks), kept) in all.zip(&mut self.found) {
-            let found = match checks {
-                Some(checks) => {
-                    let verdict = checks.refuted();
-                    verdict.map_or_else(Vec::new, |verdict| verdict.findings.clone())
-                }
-                None => one.definite(&self.file)?,
-            };
+            let mut found = one.definite(&self.file)?;
+            if let Some(verdict) = checks.as_mut().and_then(PrefixChecks::refuted)
+                && found.is_empty()
+            {
+                found = verdict.findings.clone();
+            }
             kept.extend(found.iter().cloned());
             findings.extend(found.into_iter().map(|finding| (one.name(), finding)));
         }

@@ -65,7 +65,7 @@
 //! - `sequential`: models of the user's own
 //! - `history_model`, `model_gathering`, `model_parts`, `model_checker`: a checker of recorded histories for any model
 //! - `register_array`: registers that operations access several at a time
-//! - `online`: registers and locks while they are recorded
+//! - `online`, `online_collections`: registers and locks, queues and bags, while they are recorded
 //!
 //! # What is absent
 //!
@@ -96,6 +96,7 @@ mod object;
 mod object_monitor;
 mod object_ranges;
 mod online;
+mod online_collections;
 mod order_excerpt;
 mod proof_draft;
 mod queue_search;

@@ -10,6 +10,7 @@ use crate::object::{LinearObject, LinearObjects, ObjectOperation, ValueMarks, ke
 use crate::object_monitor::{MonitorVerdict, ObjectMonitor};
 use crate::object_ranges::ObjectRanges;
 use crate::online::OnlineObjects;
+use crate::online_collections::OnlineCollections;
 use crate::proof_draft::ProofDraft;
 use crate::queue_search::search_queue;
 use crate::search::{Bound, Counterexample, OrderResult, Search, SearchResult};
@@ -731,6 +732,11 @@ impl Checker for Linearizable {
             && let Some(objects) = OnlineObjects::new(*self, aims.certify)
         {
             return Box::new(objects);
+        }
+        if aims.early
+            && let Some(collections) = OnlineCollections::new(*self, aims.certify)
+        {
+            return Box::new(collections);
         }
         Box::new(LinearCheck {
             checker: *self,

@@ -519,6 +519,7 @@ fn a_drain_is_many_dequeues() {
 mod certificates;
 mod contended;
 mod keys;
+mod online_collections;
 pub(crate) mod register_zones;
 mod sequential;
 mod witness;

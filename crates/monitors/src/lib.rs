@@ -35,6 +35,7 @@
 //! - `coverage`, `coverage_counts`, `stabbing_tree`, `peeks_by_value`: instants that values cover
 //! - `unknown_removals`, `removal_deadlines`, `removal_matching`: removals of unknown outcome
 //! - `linearization`, `nested_order`: orders of linearization points
+//! - `retention`: the operations that a check beside a test must keep
 //!
 //! # What is absent
 //!
@@ -52,6 +53,7 @@ mod priority_queue_monitor;
 mod queue_monitor;
 mod removal_deadlines;
 mod removal_matching;
+mod retention;
 mod set_monitor;
 mod stabbing_tree;
 mod stack_monitor;
@@ -64,6 +66,7 @@ pub use minimal_conflict::minimal;
 pub use multiset_monitor::{multiset, multiset_order};
 pub use priority_queue_monitor::{priority_queue, priority_queue_order};
 pub use queue_monitor::{queue, queue_order};
+pub use retention::{retained_in_multiset, retained_in_queue};
 pub use set_monitor::set;
 pub use stack_monitor::{stack, stack_order};
 

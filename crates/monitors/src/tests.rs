@@ -5,6 +5,7 @@ mod examples;
 mod metamorphic;
 mod orders;
 mod random_history;
+mod retention;
 
 use super::{CollectionOperation, Rejection};
 use brute_force::is_linearizable;

@@ -1,0 +1,334 @@
+//! Queues and bags, checked while they are recorded.
+
+mod collection_window;
+
+use crate::explanation::NONLINEARIZABLE;
+use crate::linearizable::{FINDINGS_MAX, Linearizable, RESULTS_MAX};
+use crate::model::Model;
+use crate::object::is_tuple;
+use crate::object_monitor::ObjectMonitor;
+use collection_window::{CollectionWindow, WindowEvent, element};
+use seatrial_checker::{
+    Checked, Checker, Details, Figures, Finding, KeyFigures, KeyResult, LinearizabilityFigures,
+    OnlineChecker, Progress, Validity, Verdict,
+};
+use seatrial_history::{Chunk, ChunkSource, History, Key, Op, OpType, SourceError, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+/// A check of FIFO queues or bags whose history has not ended yet.
+///
+/// Each key is an object by itself, with a [`CollectionWindow`]. A window holds what is in the collection, what is under way
+/// and what is of unknown outcome, so the state does not grow with the length of the history; a key keeps some hundred bytes
+/// when it is idle. A violation is definite: every beginning of a linearizable history is linearizable.
+///
+/// Elements that are added twice, drains, and successes without an invocation end the windows: then the whole history is
+/// checked in the end, as [`Linearizable`] does. It is also checked once more for the findings of a violation, and for a
+/// certificate.
+///
+/// Its downside: peeks of a queue after removals of unknown outcome keep the elements that follow; text elements are
+/// remembered one by one.
+pub(crate) struct OnlineCollections {
+    checker: Linearizable,
+    windows: BTreeMap<Option<Key>, CollectionWindow>,
+    /// Invocations without a completion, by position.
+    open: BTreeMap<u64, Op>,
+    position: u64,
+    violations: BTreeMap<Option<Key>, WindowEvent>,
+    keys_violated: u64,
+    unreported: Vec<Option<Key>>,
+    checks: u64,
+    /// Is a certificate wanted? Then the finished history is checked as a whole in the end.
+    certify: bool,
+    /// Why the whole history must be checked at the end.
+    fallback: Option<String>,
+}
+
+impl OnlineCollections {
+    /// Starts the check; `None` for another data type.
+    pub(crate) fn new(checker: Linearizable, certify: bool) -> Option<OnlineCollections> {
+        matches!(checker.model, Model::FifoQueue | Model::Bag).then(|| OnlineCollections {
+            checker,
+            windows: BTreeMap::new(),
+            open: BTreeMap::new(),
+            position: 0,
+            violations: BTreeMap::new(),
+            keys_violated: 0,
+            unreported: Vec::new(),
+            checks: 0,
+            certify,
+            fallback: None,
+        })
+    }
+
+    /// Applies the operations of a chunk that are new.
+    fn apply(&mut self, chunk: &Chunk) {
+        let first = chunk.first_position();
+        let known = self.position.saturating_sub(first) as usize;
+        if known >= chunk.len() {
+            return;
+        }
+        let processes = chunk.processes().iter();
+        let clients: Vec<_> = processes.map(|one| one.is_client()).collect();
+        for row in known..chunk.len() {
+            if self.fallback.is_some() {
+                return;
+            }
+            let position = first + row as u64;
+            self.position = position + 1;
+            if !clients[chunk.process_ids()[row] as usize] {
+                continue;
+            }
+            let op = chunk.op(row);
+            if op.is_invoke() {
+                self.begin(position, op);
+            } else {
+                self.end(position, &op, chunk.invocation(row));
+            }
+        }
+    }
+
+    fn begin(&mut self, position: u64, op: Op) {
+        if is_tuple(&op) {
+            self.fallback = Some(format!("op {}: a value of two", op.index));
+            return;
+        }
+        let key = object_key(&op);
+        let window = self.windows.entry(key.clone()).or_default();
+        let event = window.begin(self.checker.model, position, &op);
+        self.open.insert(position, op);
+        self.on_event(key, event);
+    }
+
+    fn end(&mut self, position: u64, op: &Op, invocation: Option<u64>) {
+        let Some(call) = invocation else {
+            if op.is_ok() {
+                self.fallback = Some(format!("op {} has no invocation", op.index));
+            }
+            return;
+        };
+        let Some(begun) = self.open.remove(&call) else {
+            return;
+        };
+        let key = object_key(&begun);
+        let window = self.windows.get_mut(&key).expect("a window since its call");
+        if op.kind == OpType::Fail {
+            window.fail(call);
+            return;
+        }
+        let model = self.checker.model;
+        let event = window.complete(model, (call, &begun), (position, op));
+        let is_due = window.is_due();
+        self.on_event(key.clone(), event);
+        if is_due && self.fallback.is_none() {
+            self.check(key);
+        }
+    }
+
+    /// Checks the window of a key.
+    fn check(&mut self, key: Option<Key>) {
+        let window = self.windows.get_mut(&key).expect("the key of a window");
+        self.checks += 1;
+        let event = window.check(self.checker.model, self.position);
+        self.on_event(key, event);
+    }
+
+    fn check_all(&mut self) {
+        let keys: Vec<_> = self.windows.keys().cloned().collect();
+        for key in keys {
+            if self.fallback.is_none() {
+                self.check(key);
+            }
+        }
+    }
+
+    fn on_event(&mut self, key: Option<Key>, event: WindowEvent) {
+        match event {
+            WindowEvent::Nothing => {}
+            WindowEvent::Whole(reason) => {
+                self.fallback.get_or_insert(reason);
+                self.windows.clear();
+                self.open.clear();
+            }
+            WindowEvent::Conflict(_) | WindowEvent::ElementConflict(_) => {
+                self.keys_violated += 1;
+                if self.violations.len() < FINDINGS_MAX {
+                    self.unreported.push(key.clone());
+                    self.violations.insert(key, event);
+                }
+            }
+        }
+    }
+
+    /// The findings of the violation of one key: a check of the few operations that it rests on.
+    fn explain(
+        &self,
+        key: Option<&Key>,
+        violation: &WindowEvent,
+        source: &dyn ChunkSource,
+    ) -> Result<Vec<Finding>, SourceError> {
+        let positions = match violation {
+            WindowEvent::Conflict(positions) => positions.iter().copied().collect(),
+            WindowEvent::ElementConflict(one) => self.positions_of(key, one, source)?,
+            _ => BTreeSet::new(),
+        };
+        let ops = source.recall(&positions)?;
+        let verdict = self
+            .checker
+            .check(&History::from_ops(ops.into_values().collect()));
+        Ok(verdict.findings)
+    }
+
+    /// Positions of the operations on one element, and of their invocations.
+    fn positions_of(
+        &self,
+        key: Option<&Key>,
+        wanted: &Key,
+        source: &dyn ChunkSource,
+    ) -> Result<BTreeSet<u64>, SourceError> {
+        let mut positions = BTreeSet::new();
+        source.round(&mut |chunk| {
+            for (row, op) in chunk.ops().enumerate() {
+                let position = chunk.first_position() + row as u64;
+                if position >= self.position {
+                    return ControlFlow::Break(());
+                }
+                let is_wanted = op.process.is_client() && object_key(&op).as_ref() == key;
+                if is_wanted && element(&op.value) == *wanted {
+                    positions.insert(position);
+                    positions.extend(chunk.invocation(row));
+                }
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(positions)
+    }
+
+    /// The verdict without a check of the whole history.
+    fn verdict(&self) -> Verdict {
+        let mut verdict = Verdict::valid(self.checker.model.name());
+        verdict.model = Some("linearizable".into());
+        let used = self.windows.iter().filter(|(_, one)| one.operations > 0);
+        let objects = used.clone().count() as u64;
+        let keys = used.clone().filter(|(key, _)| key.is_some()).count() as u64;
+        let by_key = (keys > 0).then(|| {
+            let result = KeyResult::Invalid([NONLINEARIZABLE].into());
+            let results = self.violations.keys().flatten().take(RESULTS_MAX);
+            KeyFigures {
+                keys,
+                keys_checked: keys,
+                keys_invalid: self.keys_violated,
+                results: results
+                    .map(|key| (key.to_string(), result.clone()))
+                    .collect(),
+            }
+        });
+        verdict.details = Details::of(Figures::Linearizability(LinearizabilityFigures {
+            objects,
+            operations: used.clone().map(|(_, one)| one.operations).sum(),
+            unknown: used.map(|(_, one)| one.unknown).sum(),
+            by_monitor: objects,
+            monitor: (objects > 0).then(|| ObjectMonitor::name(self.checker.model)),
+            search_reason: None,
+            configurations: 0,
+            configurations_max: self.checker.bound.configurations_max,
+            findings_max: FINDINGS_MAX,
+            by_key,
+        }));
+        if self.keys_violated > 0 {
+            verdict.valid = Validity::Invalid;
+            verdict
+                .anomalies
+                .insert(NONLINEARIZABLE, self.keys_violated);
+            verdict.not = vec!["linearizable"];
+        }
+        verdict
+    }
+}
+
+/// The key of an operation's object.
+fn object_key(op: &Op) -> Option<Key> {
+    match &op.value {
+        Value::Keyed(key, _) => Some(key.clone()),
+        _ => None,
+    }
+}
+
+impl OnlineChecker for OnlineCollections {
+    fn name(&self) -> &'static str {
+        self.checker.model.name()
+    }
+
+    /// Without windows a driver checks the beginning of the history as a whole.
+    fn is_early(&self) -> bool {
+        self.fallback.is_none()
+    }
+
+    fn push(&mut self, chunk: &Chunk) -> ControlFlow<()> {
+        self.apply(chunk);
+        ControlFlow::Continue(())
+    }
+
+    fn search(&mut self) {
+        self.check_all();
+    }
+
+    fn definite(&mut self, source: &dyn ChunkSource) -> Result<Vec<Finding>, SourceError> {
+        let mut findings = Vec::new();
+        for key in std::mem::take(&mut self.unreported) {
+            if let Some(violation) = self.violations.get(&key) {
+                findings.extend(self.explain(key.as_ref(), violation, source)?);
+            }
+        }
+        Ok(findings)
+    }
+
+    fn rule_out(&self, verdict: &mut Verdict) {
+        verdict.model = Some("linearizable".into());
+        if !verdict.anomalies.is_empty() {
+            verdict.not = vec!["linearizable"];
+        }
+    }
+
+    fn progress(&mut self) -> Progress {
+        let held = self.windows.values().map(CollectionWindow::held).sum();
+        let operations: u64 = self.windows.values().map(|one| one.operations).sum();
+        let mut anomalies = BTreeMap::new();
+        if self.keys_violated > 0 {
+            anomalies.insert(NONLINEARIZABLE, self.keys_violated);
+        }
+        let fallback = self.fallback.as_ref();
+        Progress {
+            decided: operations.saturating_sub(held),
+            held,
+            windows: self.checks,
+            anomalies,
+            note: fallback.map(|reason| format!("{reason}; checked as a whole in the end")),
+        }
+    }
+
+    fn finish(mut self: Box<Self>, source: &dyn ChunkSource) -> Result<Checked, SourceError> {
+        self.windows.values_mut().for_each(CollectionWindow::end);
+        self.check_all();
+        let used = || self.windows.iter().filter(|(_, one)| one.operations > 0);
+        let is_mixed = used().any(|(key, _)| key.is_none()) && used().any(|(key, _)| key.is_some());
+        if self.fallback.is_some() || is_mixed || self.certify || self.keys_violated > 0 {
+            let checked = self.checker.check_again(source, self.certify)?;
+            let is_valid = checked.verdict.valid == Validity::Valid;
+            assert!(
+                !is_valid || self.keys_violated == 0,
+                "a violation is definite"
+            );
+            let is_known = self.keys_violated == 0 || checked.verdict.valid == Validity::Invalid;
+            if is_known || self.fallback.is_some() {
+                return Ok(checked);
+            }
+        }
+        let mut verdict = self.verdict();
+        for (key, violation) in &self.violations {
+            let findings = self.explain(key.as_ref(), violation, source)?;
+            verdict.findings.extend(findings);
+        }
+        Ok(verdict.into())
+    }
+}
