@@ -342,6 +342,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the values are written where they are passed"
+    )]
     fn done(workload: &str, f: &str, invoked: &Value, json: Json) -> Option<Value> {
         completed(shape_of(Some(workload), f, invoked), invoked, Some(&json))
     }
