@@ -150,7 +150,7 @@ fn numbers(tape: &SampleRecording) -> BTreeMap<u64, u64> {
 }
 
 /// The twin of one publisher: what was offered to it.
-struct Twin {
+struct PublicationTwin {
     publication: Option<Publication>,
     name: u64,
     recording: usize,
@@ -163,7 +163,7 @@ enum StopState<'a> {
     Single(&'a mut Publication),
 }
 
-impl Twin {
+impl PublicationTwin {
     /// Offers some messages, until there is no room, while the recorder does something now and then.
     fn offer_some(&mut self, recorder: &mut Recorder<TapeSink>, rng: &mut Rng, now: u64) {
         let Some(publication) = &mut self.publication else {
@@ -217,7 +217,7 @@ fn schedule(seed: u64) {
     let (tapes, sinks): (Vec<_>, Vec<_>) = (0..2).map(|_| tape()).unzip();
     let sinks = sinks.into_iter();
     let intakes: Vec<_> = sinks.map(|sink| handle.record(sink).unwrap()).collect();
-    let mut twins: Vec<Twin> = Vec::new();
+    let mut twins: Vec<PublicationTwin> = Vec::new();
     let mut now = 0;
     for _ in 0..rng.below(400) {
         now += rng.below(20_000);
@@ -225,7 +225,7 @@ fn schedule(seed: u64) {
             0 => {
                 let recording = rng.index(2);
                 match intakes[recording].publication() {
-                    Ok(publication) => twins.push(Twin {
+                    Ok(publication) => twins.push(PublicationTwin {
                         publication: Some(publication.checksummed(rng.chance(0.5))),
                         name: twins.len() as u64,
                         recording,

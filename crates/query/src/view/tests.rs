@@ -145,14 +145,14 @@ pub(super) fn written(path: &Path, ops: &[Op], chunk_length: usize) -> TestFile 
 
 /// What a view should be: base positions and operations.
 #[derive(Clone)]
-struct Twin {
+struct ViewTwin {
     base: Arc<History>,
     kept: Vec<(usize, Op)>,
 }
 
-impl Twin {
-    fn of(ops: &[Op]) -> Twin {
-        Twin {
+impl ViewTwin {
+    fn of(ops: &[Op]) -> ViewTwin {
+        ViewTwin {
             base: Arc::new(History::from_ops(ops.to_vec())),
             kept: ops.iter().cloned().enumerate().collect(),
         }
@@ -187,22 +187,22 @@ fn shouted(op: Op) -> Op {
     Op { f, ..op }
 }
 
-impl Twin {
-    fn keep(&self, keep: impl Fn(&Op) -> bool) -> Twin {
+impl ViewTwin {
+    fn keep(&self, keep: impl Fn(&Op) -> bool) -> ViewTwin {
         let kept = self.kept.iter().filter(|(_, op)| keep(op));
-        Twin {
+        ViewTwin {
             base: self.base.clone(),
             kept: kept.cloned().collect(),
         }
     }
 
-    fn map(&self, map: impl Fn(Op) -> Op) -> Twin {
+    fn map(&self, map: impl Fn(Op) -> Op) -> ViewTwin {
         let mapped = |op: &Op| Op {
             index: op.index,
             ..map(op.clone())
         };
         let kept = self.kept.iter();
-        Twin {
+        ViewTwin {
             base: self.base.clone(),
             kept: kept.map(|(at, op)| (*at, mapped(op))).collect(),
         }
@@ -210,7 +210,7 @@ impl Twin {
 }
 
 /// Puts a filter that is data, chosen by chance, on both.
-fn select(rng: &mut Rng, view: &View, twin: &Twin) -> (View, Twin) {
+fn select(rng: &mut Rng, view: &View, twin: &ViewTwin) -> (View, ViewTwin) {
     let kind = [OpType::Invoke, OpType::Ok, OpType::Fail, OpType::Info][rng.index(4)];
     let some = twin.kept.get(rng.index(twin.kept.len().max(1)));
     let nothing = || Op::invoke(Process::NEMESIS, "read", Value::Nil);
@@ -245,7 +245,7 @@ fn select(rng: &mut Rng, view: &View, twin: &Twin) -> (View, Twin) {
 }
 
 /// Puts one more step, chosen by chance, on both.
-fn stack(rng: &mut Rng, view: &View, twin: &Twin) -> (View, Twin) {
+fn stack(rng: &mut Rng, view: &View, twin: &ViewTwin) -> (View, ViewTwin) {
     match rng.below(16) {
         0 | 1 => {
             let even = |time: i64| time % 20 == 0;
@@ -274,7 +274,7 @@ fn stack(rng: &mut Rng, view: &View, twin: &Twin) -> (View, Twin) {
             let kept = twin.kept.iter().take(end).skip(start).cloned().collect();
             let base = twin.base.clone();
             let view = view.slice(start as u64..end as u64).unwrap();
-            (view, Twin { base, kept })
+            (view, ViewTwin { base, kept })
         }
         _ => select(rng, view, twin),
     }
@@ -285,7 +285,7 @@ fn plain(op: Option<ViewOp>) -> Option<Op> {
 }
 
 /// Compares every access.
-fn assert_same(rng: &mut Rng, view: &View, twin: &Twin) {
+fn assert_same(rng: &mut Rng, view: &View, twin: &ViewTwin) {
     let kept = &twin.kept;
     if rng.chance(0.5) {
         // Before anything was counted.
@@ -351,7 +351,7 @@ fn assert_same(rng: &mut Rng, view: &View, twin: &Twin) {
 }
 
 /// Compares what folds see.
-fn assert_same_folds(view: &View, twin: &Twin) {
+fn assert_same_folds(view: &View, twin: &ViewTwin) {
     let ops = || twin.kept.iter().map(|op| op.1.clone());
     assert_eq!(
         view.fold(query::owned().vec()).unwrap(),
@@ -389,7 +389,7 @@ fn stacks_of_filters_maps_and_slices_equal_vectors() {
         let count = [0, 1, 50, 700, 2_500][rng.index(5)];
         let (first, gap) = [(0, 0), (0, 3), (1 << 33, 0), (1 << 33, 1 << 20)][rng.index(4)];
         let ops = ops(seed, count, first, gap);
-        let twin = Twin::of(&ops);
+        let twin = ViewTwin::of(&ops);
         let scratch = scratch();
         let chunk_length = [1, 7, 64, 100, 1_000][rng.index(if count < 1_000 { 5 } else { 4 })];
         let file = written(&scratch, &ops, chunk_length.max(count / 400));
@@ -426,7 +426,7 @@ fn large_histories_in_memory_equal_vectors() {
     let mut rng = Rng::from_seed(5);
     // Three stretches.
     let ops = ops(5, 2 * base::ROWS_LENGTH as usize + 100, 1 << 40, 2);
-    let twin = Twin::of(&ops);
+    let twin = ViewTwin::of(&ops);
     let base = View::of(twin.base.clone());
     for _ in 0..6 {
         let (view, kept) = stack(&mut rng, &base, &twin);
@@ -652,7 +652,7 @@ impl ViewSource for Overlapping {
 fn a_directory_may_answer_in_any_portions() {
     let scratch = scratch();
     let ops = ops(30, 1_000, 1 << 33, 4);
-    let twin = Twin::of(&ops);
+    let twin = ViewTwin::of(&ops);
     written(&scratch, &ops, 20);
     for seed in 0..20 {
         let source = Overlapping {
@@ -734,7 +734,7 @@ fn many_readers_see_the_same_and_decode_once() {
     let file = written(&scratch, &ops, 500);
     let source = Arc::new(Counting::new(file));
     let view = View::of_source(source.clone(), Arc::default());
-    let twin = Twin::of(&ops);
+    let twin = ViewTwin::of(&ops);
     let threads = 6;
     let barrier = Barrier::new(threads);
     std::thread::scope(|scope| {
@@ -765,7 +765,7 @@ fn many_readers_see_the_same_and_decode_once() {
         });
         (
             view,
-            Twin {
+            ViewTwin {
                 base: twin.base.clone(),
                 kept: kept.collect(),
             },

@@ -47,7 +47,7 @@ fn is_durable(operations: &[DiskOperation], number: usize, point: usize) -> bool
 
 /// The disk of the dumb twin: the program run again, with some operations left out.
 #[derive(Default)]
-struct Twin {
+struct CrashTwin {
     names: BTreeMap<PathBuf, u64>,
     folders: BTreeSet<PathBuf>,
     /// By file: its bytes, and its length.
@@ -56,7 +56,7 @@ struct Twin {
     lengths: BTreeMap<u64, (BTreeSet<usize>, usize)>,
 }
 
-impl Twin {
+impl CrashTwin {
     fn data(&mut self, operation: &DiskOperation, arrived: bool) {
         match operation {
             DiskOperation::Write {
@@ -151,7 +151,7 @@ fn twin(operations: &[DiskOperation], point: usize) -> BTreeSet<State> {
     let open: Vec<usize> = open.collect();
     let mut states = BTreeSet::new();
     for mask in 0..1_u32 << open.len() {
-        let mut twin = Twin::default();
+        let mut twin = CrashTwin::default();
         for (number, operation) in operations[..point].iter().enumerate() {
             let bit = open.iter().position(|&it| it == number);
             let arrived = bit.is_none_or(|bit| mask >> bit & 1 == 1);

@@ -235,7 +235,7 @@ fn every_message_arrives_or_is_counted_and_senders_may_keep_what_cannot_go() {
 }
 
 /// Writes ten files, each durable before the next, in one job for each request; the reply is the ticket of a job that is done.
-struct Writer(DataFolder);
+struct StumblingWriter(DataFolder);
 
 struct WriteFiles(DataFolder, u64);
 
@@ -256,7 +256,7 @@ impl Job for WriteFiles {
     }
 }
 
-impl Machine for Writer {
+impl Machine for StumblingWriter {
     type Request = ();
     type Reply = ();
 
@@ -287,7 +287,7 @@ fn jobs_at_a_crash(seed: u64, crash_within: f64) -> (FileTree, Vec<u64>) {
     };
     options.disk.crash_within = crash_within;
     options.disk.crash_loses_all = 1.0;
-    let boot = |_, data: &DataFolder| Ok(Booted::new(Writer(data.clone())));
+    let boot = |_, data: &DataFolder| Ok(Booted::new(StumblingWriter(data.clone())));
     let mut world = World::new(seed, options, boot);
     world.add(A);
     for ticket in 0..8 {
@@ -329,7 +329,7 @@ fn jobs_finish_in_any_order_and_a_crash_may_fall_into_one() {
 
 #[test]
 fn a_job_that_syncs_a_slow_disk_is_late() {
-    let boot = |_, data: &DataFolder| Ok(Booted::new(Writer(data.clone())));
+    let boot = |_, data: &DataFolder| Ok(Booted::new(StumblingWriter(data.clone())));
     let mut world = World::new(1, WorldOptions::default(), boot);
     world.add(A);
     world.apply(&disk(DiskTrouble::Slow(Duration::from_millis(10))));

@@ -1,7 +1,7 @@
 //! Every interleaving of small programs: each order of transactions, starts and ends, on the task graph itself.
 
 use super::super::task_graph::{GraphBug, TaskGraph};
-use super::twin::{BodyKind, TwinStep, World, state};
+use super::twin::{BodyKind, TaskWorld, TwinStep, state};
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -36,7 +36,11 @@ struct Explorer<'a> {
 
 impl Explorer<'_> {
     /// Takes every possible step in this world, and explores the resulting worlds.
-    fn explore(&mut self, world: &World<TaskGraph<()>>, done: [usize; 2]) -> Result<(), String> {
+    fn explore(
+        &mut self,
+        world: &TaskWorld<TaskGraph<()>>,
+        done: [usize; 2],
+    ) -> Result<(), String> {
         let mut hasher = DefaultHasher::new();
         (world, done).hash(&mut hasher);
         if !self.seen.insert(hasher.finish()) {
@@ -57,7 +61,7 @@ impl Explorer<'_> {
         let running = world.twin.running();
         if running.len() < WORKERS && world.can_start() {
             is_end = false;
-            self.step(world, done, "start".to_owned(), World::start)?;
+            self.step(world, done, "start".to_owned(), TaskWorld::start)?;
         }
         for task in running {
             is_end = false;
@@ -73,10 +77,10 @@ impl Explorer<'_> {
 
     fn step(
         &mut self,
-        world: &World<TaskGraph<()>>,
+        world: &TaskWorld<TaskGraph<()>>,
         done: [usize; 2],
         what: String,
-        step: impl FnOnce(&mut World<TaskGraph<()>>) -> Result<(), String>,
+        step: impl FnOnce(&mut TaskWorld<TaskGraph<()>>) -> Result<(), String>,
     ) -> Result<(), String> {
         self.path.push(what);
         self.count.steps += 1;
@@ -96,7 +100,7 @@ fn explore(program: &Program, bug: Option<GraphBug>, count: &mut Explored) -> Re
         count: Explored::default(),
         path: Vec::new(),
     };
-    let world = World::new(state(bug));
+    let world = TaskWorld::new(state(bug));
     let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         explorer.explore(&world, [0, 0])
     }));

@@ -7,7 +7,7 @@ use super::super::task_cell::{self, AnyTask, TaskCell};
 use super::super::task_graph::TaskEffect;
 use super::super::transaction::carry_out;
 use super::super::{Task, TaskError, TaskId, TaskState};
-use super::twin::{BodyKind, Subject, TwinOutcome, TwinStep, World};
+use super::twin::{BodyKind, Subject, TaskWorld, TwinOutcome, TwinStep};
 use seatrial_machine::Rng;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -214,11 +214,11 @@ fn step(rng: &mut Rng, tasks: usize) -> TwinStep {
 }
 
 /// One schedule: transactions, starts and ends by chance, then whatever is left until nothing is.
-fn run(seed: u64) -> Result<World<Executor>, String> {
+fn run(seed: u64) -> Result<TaskWorld<Executor>, String> {
     let mut rng = Rng::from_seed(seed);
     let workers = 1 + rng.index(4);
     let tasks_max = 4 + rng.index(20);
-    let mut world = World::new(Executor::new());
+    let mut world = TaskWorld::new(Executor::new());
     loop {
         let running = world.twin.running();
         let is_full = world.task_count() >= tasks_max;

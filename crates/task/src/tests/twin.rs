@@ -46,11 +46,11 @@ struct Twinned {
 
 /// A list of tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Twin {
+pub(super) struct TaskTwin {
     tasks: Vec<Twinned>,
 }
 
-impl Twin {
+impl TaskTwin {
     pub(super) fn outcome(&self, task: usize) -> Option<TwinOutcome> {
         match self.tasks[task].phase {
             TwinPhase::Pending | TwinPhase::Running => None,
@@ -268,9 +268,9 @@ pub(super) fn state(bug: Option<GraphBug>) -> TaskGraph<()> {
 
 /// A state and its twin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct World<S> {
+pub(super) struct TaskWorld<S> {
     pub(super) subject: S,
-    pub(super) twin: Twin,
+    pub(super) twin: TaskTwin,
     ids: Vec<TaskId>,
 }
 
@@ -290,11 +290,11 @@ fn same_of<T: PartialEq + Debug>(
     same(what, found, wanted).map_err(|what| format!("task {task}: {what}"))
 }
 
-impl<S: Subject> World<S> {
-    pub(super) fn new(subject: S) -> World<S> {
-        World {
+impl<S: Subject> TaskWorld<S> {
+    pub(super) fn new(subject: S) -> TaskWorld<S> {
+        TaskWorld {
             subject,
-            twin: Twin::default(),
+            twin: TaskTwin::default(),
             ids: Vec::new(),
         }
     }

@@ -22,7 +22,7 @@ struct Message {
 
 /// What a recording should be.
 #[derive(Debug)]
-struct Twin {
+struct RecordingTwin {
     label: String,
     segment_length: u64,
     /// From the very first one on.
@@ -34,9 +34,9 @@ struct Twin {
     time: u64,
 }
 
-impl Twin {
-    fn new(label: &str, segment_length: u64, time: u64) -> Twin {
-        Twin {
+impl RecordingTwin {
+    fn new(label: &str, segment_length: u64, time: u64) -> RecordingTwin {
+        RecordingTwin {
             label: label.to_owned(),
             segment_length,
             messages: Vec::new(),
@@ -126,22 +126,22 @@ impl Twin {
 }
 
 /// An archive, its twin, and the writers at work.
-struct World {
+struct ArchiveWorld {
     rng: Rng,
     now: u64,
     storage: MemoryStorage,
     archive: Option<Archive>,
     writers: BTreeMap<RecordingId, Writer>,
-    twins: BTreeMap<RecordingId, Twin>,
+    twins: BTreeMap<RecordingId, RecordingTwin>,
     next: u64,
     done: BTreeMap<&'static str, u64>,
 }
 
-impl World {
-    fn new(seed: u64) -> World {
+impl ArchiveWorld {
+    fn new(seed: u64) -> ArchiveWorld {
         let storage = MemoryStorage::new();
         let archive = Some(open(&storage).0);
-        World {
+        ArchiveWorld {
             rng: Rng::from_seed(seed),
             now: 1_000,
             storage,
@@ -187,7 +187,7 @@ impl World {
         let now = self.now;
         let writer = self.archive().start(&options, now).unwrap();
         assert_eq!(writer.recording(), id);
-        let twin = Twin::new(&options.label, options.segment_length, self.now);
+        let twin = RecordingTwin::new(&options.label, options.segment_length, self.now);
         self.twins.insert(id, twin);
         self.writers.insert(id, writer);
         self.next += 1;
@@ -419,7 +419,7 @@ fn random_operations_leave_what_a_list_of_messages_says() {
     let mut done = BTreeMap::new();
     for seed in 0..80 {
         println!("seed {seed}");
-        let mut world = World::new(seed);
+        let mut world = ArchiveWorld::new(seed);
         for _ in 0..120 {
             world.now += world.rng.below(1_500_000);
             match world.rng.below(20) {

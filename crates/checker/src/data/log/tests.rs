@@ -314,7 +314,7 @@ fn done(history: &History) -> Vec<Done<'_>> {
 }
 
 /// What `jepsen.tests.kafka` works with: completions, what was polled for sure, and messages by log and offset.
-struct Twin<'a> {
+struct LogTwin<'a> {
     history: &'a History,
     all: Vec<Done<'a>>,
     read_ok: BTreeSet<(i64, i64)>,
@@ -367,7 +367,7 @@ fn twin(history: &History) -> Counts {
             }
         }
     }
-    let mut twin = Twin {
+    let mut twin = LogTwin {
         history,
         all,
         read_ok,
@@ -389,7 +389,7 @@ fn twin(history: &History) -> Counts {
     counts(&found)
 }
 
-impl Twin<'_> {
+impl LogTwin<'_> {
     fn place(&self, key: i64, value: i64) -> Option<i64> {
         let log = self.logs.get(&key)?;
         log.values()
