@@ -151,7 +151,7 @@ impl<'c> Follower<'c> {
             if let Some(verdict) = checks.as_mut().and_then(PrefixChecks::refuted)
                 && found.is_empty()
             {
-                found = verdict.findings.clone();
+                found.clone_from(&verdict.findings);
             }
             kept.extend(found.iter().cloned());
             findings.extend(found.into_iter().map(|finding| (one.name(), finding)));
