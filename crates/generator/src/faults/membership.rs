@@ -88,7 +88,13 @@ pub(super) struct MembershipPlanner {
     reported: Option<BTreeSet<NodeId>>,
     /// The requested change that no report shows yet: the node, and whether it joins.
     pending: Option<(NodeId, bool)>,
+    /// Changes refused one after the other.
+    refusals: u32,
 }
+
+/// Refusals of a row after which the initial membership is given up: a system that lost a majority never restores it, and each
+/// attempt may take as long as its time limit.
+const REFUSALS_MAX: u32 = 6;
 
 impl MembershipPlanner {
     pub(super) fn new(nodes: &[NodeId]) -> MembershipPlanner {
@@ -96,6 +102,7 @@ impl MembershipPlanner {
             nodes: nodes.iter().copied().collect(),
             reported: None,
             pending: None,
+            refusals: 0,
         }
     }
 
@@ -111,6 +118,7 @@ impl MembershipPlanner {
             && members.contains(&node) == joins
         {
             self.pending = None;
+            self.refusals = 0;
         }
         // No members: no majority answered, which is no basis for a change.
         self.reported = Some(members).filter(|members| !members.is_empty());
@@ -119,6 +127,7 @@ impl MembershipPlanner {
     /// The system refused the requested change; it will not become visible.
     pub(super) fn on_refused(&mut self) {
         self.pending = None;
+        self.refusals += 1;
     }
 
     /// Chooses a change with `choose` if the membership is known and no change is pending.
@@ -153,11 +162,49 @@ impl MembershipPlanner {
         })
     }
 
-    /// A step towards the initial membership, of all nodes: the first missing node joins.
+    /// A step towards the initial membership, of all nodes: the first missing node joins. Nothing after too many refusals.
     pub(super) fn restore(&mut self) -> MembershipStep {
+        if self.refusals >= REFUSALS_MAX {
+            return MembershipStep::Nothing;
+        }
         self.decide(|this, members| {
             let missing = this.nodes.difference(members).next();
             missing.map(|&node| (node, true))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_membership_that_cannot_be_restored_is_given_up() {
+        let nodes: Vec<NodeId> = (1..=3).map(NodeId::server).collect();
+        let members: BTreeSet<NodeId> = nodes[1..].iter().copied().collect();
+        let report = Membership {
+            members: nodes.iter().map(|node| (*node, members.clone())).collect(),
+            primaries: BTreeSet::new(),
+        };
+        let joins = MembershipStep::Request(Fault::Join(nodes[0]));
+        let mut planner = MembershipPlanner::new(&nodes);
+        for _ in 0..REFUSALS_MAX {
+            assert_eq!(planner.restore(), MembershipStep::Query);
+            planner.on_membership(&report);
+            assert_eq!(planner.restore(), joins);
+            planner.on_refused();
+        }
+        planner.on_membership(&report);
+        assert_eq!(planner.restore(), MembershipStep::Nothing);
+        // Chosen changes are still tried, and one that works ends the row.
+        let step = planner.change(&mut Rng::from_seed(1));
+        assert_eq!(step, joins);
+        let mut all = report.clone();
+        all.members
+            .values_mut()
+            .for_each(|it| *it = nodes.iter().copied().collect());
+        planner.on_membership(&all);
+        planner.on_membership(&report);
+        assert_eq!(planner.restore(), joins);
     }
 }
