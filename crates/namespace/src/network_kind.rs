@@ -9,7 +9,7 @@ pub enum NetworkKind {
     /// Loopback addresses. Faults of links affect only connections through proxies, one port per pair of endpoints.
     #[default]
     Local,
-    /// Network namespaces inside a user namespace; needs no root. Each node has an address of its own with all its ports.
+    /// NodeNetwork namespaces inside a user namespace; needs no root. Each node has an address of its own with all its ports.
     Userns,
     /// The same, made by root without a user namespace.
     Netns,

@@ -72,7 +72,7 @@ const PURITY: [&str; 2] = ["clippy::disallowed_types", "clippy::disallowed_metho
 const FILES_OPENED_IN: [&str; 2] = ["crates/history/src/store", "crates/files/src"];
 
 /// Files that may hold `unsafe`, each with the reason.
-const UNSAFE: [(&str, &str); 5] = [
+const UNSAFE: [(&str, &str); 8] = [
     (
         "crates/runner/src/child.rs",
         "a process that dies with its parent: prctl between fork and exec",
@@ -88,6 +88,18 @@ const UNSAFE: [(&str, &str); 5] = [
     (
         "crates/files/src/map.rs",
         "views of files without a copy: a mapping's bytes may be changed by others",
+    ),
+    (
+        "crates/namespace/src/enter.rs",
+        "namespaces are entered by a thread, and tried in a fork",
+    ),
+    (
+        "crates/namespace/src/node_space.rs",
+        "the processes between fork and exec that put a node into its namespaces",
+    ),
+    (
+        "crates/namespace/src/packet_socket.rs",
+        "packet sockets: bind and options that no safe crate has",
     ),
     (
         "crates/truth/src/cuts/disk.rs",
