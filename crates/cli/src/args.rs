@@ -7,6 +7,7 @@ mod own_system;
 mod plan;
 mod workload;
 
+use crate::network_choice::{self, NetworkChoice};
 use crate::opened::Opening;
 use crate::source::Reading;
 use crate::suites::HELP_WIDTH;
@@ -76,6 +77,8 @@ pub(crate) enum Command {
     Archive(ArchiveArguments),
     /// Measure seatrial itself.
     Bench(BenchArguments),
+    /// Show what this machine can do: networks, disks, tools, servers; and how to get what is missing.
+    Doctor(DoctorArguments),
     /// Print a shell's completion script.
     Completions(CompletionsArguments),
 }
@@ -165,7 +168,14 @@ pub(crate) struct TestArguments {
     /// Seed of the schedule of operations and faults [default: random].
     #[arg(long, value_name = "HEX", value_parser = parse_seed)]
     pub(crate) seed: Option<u64>,
-    /// Node i listens on this port of its own loopback address [default: a free one].
+    /// Network of the nodes: local (loopback and proxies), userns (namespaces, without root), netns (namespaces, as
+    /// root), auto (the best that works for suites whose nodes need whole addresses, else local).
+    #[arg(long, value_name = "KIND", default_value = "auto", value_parser = network_choice::parse)]
+    pub(crate) network: NetworkChoice,
+    /// Longest length in MiB of network.pcap in the run folder, the packets of a network of namespaces; 0: none.
+    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    pub(crate) capture: u64,
+    /// Node i listens on this port of its own address [default: a free one; 7000 in namespaces].
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
     /// Seconds until an operation times out [default: 2, or the plan's].
@@ -175,6 +185,14 @@ pub(crate) struct TestArguments {
     /// and mutex.
     #[arg(long)]
     pub(crate) stop_on_violation: bool,
+}
+
+/// `seatrial doctor`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DoctorArguments {
+    /// One JSON document on standard output instead of a table.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `seatrial sim`.

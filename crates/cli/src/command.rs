@@ -5,6 +5,7 @@ pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod client_findings;
 pub(crate) mod completions;
+pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod import;

@@ -20,6 +20,7 @@ mod interrupt;
 mod load;
 mod logging;
 mod meter;
+mod network_choice;
 mod node_logs;
 mod opened;
 mod output;
@@ -113,6 +114,7 @@ fn run(command: Command, suites: &Suites) -> anyhow::Result<Exit> {
         Command::Node(arguments) => command::node::run(&arguments, suites),
         Command::Archive(arguments) => command::archive::run(&arguments),
         Command::Bench(arguments) => command::bench::run(&arguments, suites),
+        Command::Doctor(arguments) => Ok(command::doctor::run(&arguments)),
         Command::Completions(arguments) => command::completions::run(&arguments, suites),
     }
 }

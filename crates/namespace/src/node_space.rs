@@ -3,6 +3,7 @@
 use crate::node_network::in_network;
 use libc::{c_char, c_int, c_ulong, pid_t};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Signal;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
@@ -41,8 +42,9 @@ pub struct NodeInit {
 /// Orders to init.
 const STOP: u8 = b'S';
 const CONTINUE: u8 = b'C';
-const TERMINATE: u8 = b'T';
 const KILL: u8 = b'K';
+/// Added to a signal's number: the order to send it to the program.
+const SIGNAL: u8 = 128;
 
 impl NodeInit {
     /// Stops all processes of the node (SIGSTOP).
@@ -57,7 +59,13 @@ impl NodeInit {
 
     /// Asks the program to end (SIGTERM).
     pub fn terminate(&self) -> io::Result<()> {
-        self.order(TERMINATE)
+        self.signal(Signal::TERM)
+    }
+
+    /// Sends a signal to the program.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        let number = u8::try_from(signal.as_raw()).unwrap_or_default();
+        self.order(SIGNAL.saturating_add(number))
     }
 
     /// Kills all processes of the node. The attendant ends of SIGKILL when none is left.
@@ -289,9 +297,8 @@ unsafe fn obey(program: pid_t, orders: RawFd, status: RawFd) {
             _ if length <= 0 => libc::_exit(0), // the bench has ended
             STOP => libc::kill(-1, libc::SIGSTOP),
             CONTINUE => libc::kill(-1, libc::SIGCONT),
-            TERMINATE => libc::kill(program, libc::SIGTERM),
             KILL => finish(status, libc::SIGKILL),
-            _ => 0, // no order of ours
+            signal => libc::kill(program, c_int::from(signal.saturating_sub(SIGNAL))),
         };
     }
 }

@@ -88,6 +88,8 @@ fn heading(report: &Report<'_>) -> String {
     parts.extend(suite.map(str::to_owned));
     parts.extend(report.attribute("workload").map(str::to_owned));
     parts.extend(report.node_count().map(|nodes| count(nodes, "node")));
+    let network = report.attribute("network");
+    parts.extend(network.filter(|kind| *kind != "local").map(str::to_owned));
     let kinds = report.fault_kinds();
     if !kinds.is_empty() {
         parts.push(kinds.join(", "));

@@ -3,7 +3,7 @@
 use crate::run::record;
 use crate::{
     BoxFuture, Client, ClientError, ClientSlot, Clients, LiveChecks, NoNodes, RunError, RunFolder,
-    Stop, Test, plain_results,
+    Stop, Test, TestNetwork, plain_results,
 };
 use seatrial_generator::{Generator, function, mix, operation};
 use seatrial_history::{Key, Op, OpType, Value};
@@ -88,6 +88,7 @@ pub fn bench_interpreter(
         timeout: Duration::from_secs(5),
         generator: both.limit(invocations).clients().boxed(),
         breaks_network: false,
+        network: TestNetwork::default(),
         rate: None,
         checkers: Vec::new(),
         watch: LiveChecks::default(),

@@ -1,7 +1,8 @@
 //! Child processes that never outlive this process.
 
+use crate::process_tree::{ProcessEntry, descendants};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
-use std::fs;
+use seatrial_namespace::{NodeInit, NodeSpace};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus};
@@ -18,11 +19,17 @@ use tokio::time::{Instant, sleep, timeout};
 /// `reaped`, and every signal is sent under the same lock, so that no signal reaches another process that was given the pid of a
 /// dead child.
 ///
-/// Its downside: the parent-death signal is not inherited. A process that a node forks dies with the node's process group
-/// whenever the runner ends the node, but survives a SIGKILL of the runner.
+/// All processes that descend from the child belong to it: a pause is complete when all their threads have stopped, and a
+/// kill reaches those that left the process group. In namespaces an init process does both with one system call
+/// ([`NodeInit`]), and the child is its attendant. On loopback the processes are listed until the list is stable.
+///
+/// Its downside on loopback: the parent-death signal is not inherited. A process that a node forks dies whenever the runner
+/// ends the node, but survives a SIGKILL of the runner; and one whose parent ended is no descendant any more.
 #[derive(Debug)]
 pub struct Child {
     pid: Pid,
+    /// The init process of a child in namespaces.
+    init: Option<NodeInit>,
     /// True once the pid may belong to another process.
     reaped: Arc<Mutex<bool>>,
     /// The exit status, once the process has ended and was reaped.
@@ -37,7 +44,19 @@ const STATE_INTERVAL: Duration = Duration::from_millis(1);
 impl Child {
     /// Starts `command` in a process group of its own.
     pub fn spawn(command: Command) -> io::Result<Child> {
-        let mut child = fork(command)?;
+        Child::spawn_inside(command, None)
+    }
+
+    /// Starts `command` in a process group of its own, inside these namespaces.
+    pub(crate) fn spawn_inside(
+        mut command: Command,
+        space: Option<&NodeSpace>,
+    ) -> io::Result<Child> {
+        let init = space.map(|space| space.enclose(&mut command)).transpose()?;
+        let mut child = fork(ForkRequest {
+            command,
+            arms_signal: init.is_none(), // the attendant does that itself
+        })?;
         let pid = Pid::from_child(&child);
         let reaped = Arc::new(Mutex::new(false));
         let (report, ended) = watch::channel(None);
@@ -56,7 +75,12 @@ impl Child {
             .inspect_err(|_| {
                 let _ = rustix::process::kill_process_group(pid, Signal::KILL);
             })?;
-        Ok(Child { pid, reaped, ended })
+        Ok(Child {
+            pid,
+            init,
+            reaped,
+            ended,
+        })
     }
 
     /// The pid.
@@ -91,66 +115,121 @@ impl Child {
         }
     }
 
-    /// Kills the process group and waits until the process was reaped.
+    /// All its processes that have not ended. In namespaces the attendant and init are none of them.
+    pub(crate) fn processes(&self) -> io::Result<Vec<ProcessEntry>> {
+        let mut all = descendants(self.id())?;
+        if self.init.is_some() {
+            // Init is the attendant's only child, and started before its own children.
+            let init = all
+                .iter()
+                .position(|process| process.is_child_of(self.id()));
+            if let Some(at) = init {
+                all.remove(at);
+            }
+        } else {
+            all.extend(ProcessEntry::read(self.id()).filter(ProcessEntry::is_running));
+        }
+        Ok(all)
+    }
+
+    /// Kills all its processes and waits until the process was reaped.
     pub async fn kill(&self) -> io::Result<ExitStatus> {
+        if let Some(init) = &self.init {
+            init.kill()?;
+            if let Ok(status) = timeout(SIGNAL_LIMIT, self.end()).await {
+                return Ok(status);
+            }
+        }
+        let others = self.processes().unwrap_or_default();
         self.signal(Signal::KILL)?;
+        for process in others {
+            process.signal(Signal::KILL)?;
+        }
         timeout(SIGNAL_LIMIT, self.end())
             .await
             .map_err(|_| late(self.id(), "die of SIGKILL"))
     }
 
-    /// Sends `signal`, and SIGCONT in case the process is paused; kills the process group after `limit`.
+    /// Sends `signal`, and SIGCONT in case the process is paused; kills all its processes after `limit`.
     pub(crate) async fn stop(&self, signal: Signal, limit: Duration) -> io::Result<ExitStatus> {
-        self.signal(signal)?;
-        self.signal(Signal::CONT)?;
+        if let Some(init) = &self.init {
+            init.signal(signal)?;
+            init.resume()?;
+        } else {
+            self.signal(signal)?;
+            self.signal(Signal::CONT)?;
+        }
         match timeout(limit, self.end()).await {
             Ok(status) => Ok(status),
             Err(_) => self.kill().await,
         }
     }
 
-    /// Pauses the process (SIGSTOP) and waits until all of its threads have stopped.
-    pub(crate) async fn pause(&self) -> io::Result<()> {
-        self.signal(Signal::STOP)?;
-        self.wait_for_state("stop", true).await
-    }
-
-    /// Resumes a paused process (SIGCONT) and waits until one of its threads runs.
-    pub(crate) async fn resume(&self) -> io::Result<()> {
-        self.signal(Signal::CONT)?;
-        self.wait_for_state("resume", false).await
-    }
-
-    async fn wait_for_state(&self, verb: &str, stopped: bool) -> io::Result<()> {
+    /// Pauses all its processes (SIGSTOP), and waits until all their threads have stopped; returns the number of processes.
+    pub(crate) async fn pause(&self) -> io::Result<usize> {
+        if let Some(init) = &self.init {
+            init.pause()?;
+        } else {
+            self.signal(Signal::STOP)?;
+        }
         let deadline = Instant::now() + SIGNAL_LIMIT;
-        while self.is_stopped()? != stopped {
-            if self.status().is_some() {
-                return Err(io::Error::other(format!(
-                    "process {} exited meanwhile",
-                    self.id()
-                )));
+        let mut before = Vec::new();
+        loop {
+            self.check_running()?;
+            let processes = self.processes()?;
+            let running = processes.iter().filter(|process| !process.is_stopped());
+            let running: Vec<&ProcessEntry> = running.collect();
+            // A process that was forked before its parent stopped is found by the next listing.
+            if running.is_empty() && processes == before {
+                return Ok(processes.len());
             }
+            if self.init.is_none() {
+                for process in running {
+                    process.signal(Signal::STOP)?;
+                }
+            }
+            before = processes;
             if Instant::now() >= deadline {
-                return Err(late(self.id(), verb));
+                return Err(late(self.id(), "stop"));
+            }
+            sleep(STATE_INTERVAL).await;
+        }
+    }
+
+    /// Resumes all its processes (SIGCONT), and waits until none is stopped any more.
+    pub(crate) async fn resume(&self) -> io::Result<()> {
+        if let Some(init) = &self.init {
+            init.resume()?;
+        } else {
+            self.signal(Signal::CONT)?;
+            for process in self.processes()? {
+                process.signal(Signal::CONT)?;
+            }
+        }
+        let deadline = Instant::now() + SIGNAL_LIMIT;
+        while self.is_stopped()? {
+            self.check_running()?;
+            if Instant::now() >= deadline {
+                return Err(late(self.id(), "resume"));
             }
             sleep(STATE_INTERVAL).await;
         }
         Ok(())
     }
 
-    /// Are all threads of the process stopped, according to `/proc`?
-    pub(crate) fn is_stopped(&self) -> io::Result<bool> {
-        let mut threads = 0;
-        for task in fs::read_dir(format!("/proc/{}/task", self.id()))? {
-            let Ok(stat) = fs::read_to_string(task?.path().join("stat")) else {
-                continue; // that thread has ended
-            };
-            if state(&stat) != Some('T') {
-                return Ok(false);
-            }
-            threads += 1;
+    /// Fails if the process has ended.
+    fn check_running(&self) -> io::Result<()> {
+        if self.status().is_none() {
+            return Ok(());
         }
-        Ok(threads > 0)
+        let text = format!("process {} exited meanwhile", self.id());
+        Err(io::Error::other(text))
+    }
+
+    /// Are all threads of all its processes stopped, according to `/proc`?
+    pub(crate) fn is_stopped(&self) -> io::Result<bool> {
+        let processes = self.processes()?;
+        Ok(!processes.is_empty() && processes.iter().all(ProcessEntry::is_stopped))
     }
 }
 
@@ -158,11 +237,6 @@ impl Drop for Child {
     fn drop(&mut self) {
         let _ = self.signal(Signal::KILL);
     }
-}
-
-/// The state letter of a `/proc/…/stat` line. It follows the name, which is in parentheses and may contain any byte, also `)`.
-fn state(stat: &str) -> Option<char> {
-    stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
 fn late(pid: i32, verb: &str) -> io::Error {
@@ -180,18 +254,25 @@ fn wait_for_end(pid: Pid) {
     while rustix::process::waitid(WaitId::Pid(pid), options).err() == Some(interrupted) {}
 }
 
-/// A request to the forking thread: the command, and the channel for its result.
-type ForkRequest = (Command, mpsc::Sender<io::Result<std::process::Child>>);
+/// What the forking thread starts.
+struct ForkRequest {
+    command: Command,
+    /// Must the child arm the parent-death signal?
+    arms_signal: bool,
+}
+
+/// A request to the forking thread, and the channel for its result.
+type ForkMessage = (ForkRequest, mpsc::Sender<io::Result<std::process::Child>>);
 
 /// Forks on the one thread that outlives every child.
-fn fork(command: Command) -> io::Result<std::process::Child> {
-    static FORKER: OnceLock<mpsc::Sender<ForkRequest>> = OnceLock::new();
+fn fork(request: ForkRequest) -> io::Result<std::process::Child> {
+    static FORKER: OnceLock<mpsc::Sender<ForkMessage>> = OnceLock::new();
     let forker = FORKER.get_or_init(|| {
-        let (requests, inbox) = mpsc::channel::<ForkRequest>();
+        let (requests, inbox) = mpsc::channel::<ForkMessage>();
         // If the thread cannot be started, sending the request below fails.
         let _ = thread::Builder::new().name("fork".into()).spawn(move || {
-            for (command, answer) in inbox {
-                let _ = answer.send(fork_here(command));
+            for (request, answer) in inbox {
+                let _ = answer.send(fork_here(request));
             }
         });
         requests
@@ -199,7 +280,7 @@ fn fork(command: Command) -> io::Result<std::process::Child> {
     let gone = |_| io::Error::other("the thread that starts processes could not be started");
     let (answer, child) = mpsc::channel();
     forker
-        .send((command, answer))
+        .send((request, answer))
         .map_err(|_| gone(mpsc::RecvError))?;
     child.recv().map_err(gone)?
 }
@@ -208,9 +289,16 @@ fn fork(command: Command) -> io::Result<std::process::Child> {
     unsafe_code,
     reason = "the parent-death signal must be set between fork and exec"
 )]
-fn fork_here(mut command: Command) -> io::Result<std::process::Child> {
+fn fork_here(request: ForkRequest) -> io::Result<std::process::Child> {
+    let ForkRequest {
+        mut command,
+        arms_signal,
+    } = request;
     let runner = rustix::process::getpid();
     command.process_group(0);
+    if !arms_signal {
+        return command.spawn();
+    }
     // SAFETY: the closure makes two system calls and allocates nothing, so it may run between fork and exec.
     unsafe {
         command.pre_exec(move || {
@@ -228,6 +316,7 @@ fn fork_here(mut command: Command) -> io::Result<std::process::Child> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::process::Stdio;
 
     fn sleeper(seconds: u32) -> Command {
@@ -289,9 +378,9 @@ mod tests {
         };
         child.kill().await.unwrap();
         for _ in 0..1000 {
-            let stat = fs::read_to_string(format!("/proc/{grandchild}/stat"));
+            let process = ProcessEntry::read(grandchild.parse().unwrap());
             // An orphaned zombie counts as dead.
-            if stat.map_or(true, |stat| state(&stat) == Some('Z')) {
+            if !process.is_some_and(|process| process.is_running()) {
                 return;
             }
             sleep(Duration::from_millis(5)).await;
@@ -300,14 +389,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn processes_that_left_the_group_stop_and_die_too() {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "setsid sh -c 'sleep 60; :' & setsid sleep 60 & wait"])
+            .stdin(Stdio::null());
+        let child = Child::spawn(command).unwrap();
+        while child.processes().unwrap().len() < 4 {
+            sleep(Duration::from_millis(2)).await;
+        }
+        assert_eq!(child.pause().await.unwrap(), 4);
+        let all = child.processes().unwrap();
+        assert!(all.iter().all(ProcessEntry::is_stopped));
+        child.resume().await.unwrap();
+        assert!(all.iter().all(|process| !process.is_stopped()));
+        child.pause().await.unwrap();
+        child.kill().await.unwrap();
+        while all.iter().any(ProcessEntry::is_running) {
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    #[tokio::test]
     async fn a_program_that_is_not_there_is_an_error() {
         let error = Child::spawn(Command::new("/nowhere/server")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
-    }
-
-    #[test]
-    fn names_with_parentheses_do_not_hide_the_state() {
-        assert_eq!(state("7 (a) T (b) S 1 2"), Some('S'));
-        assert_eq!(state(""), None);
     }
 }

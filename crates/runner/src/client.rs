@@ -81,6 +81,12 @@ impl ClientSlot {
         self.mesh.ip(self.endpoint, node)
     }
 
+    /// The address to which this slot binds connections to addresses that nodes returned (redirections, members): its faults
+    /// affect them only then. `None` in networks without whole addresses.
+    pub fn source(&self) -> Option<IpAddr> {
+        self.mesh.source(self.endpoint)
+    }
+
     /// The address of any node from this slot.
     pub fn address_of(&self, node: NodeId) -> io::Result<SocketAddr> {
         self.mesh.route(self.endpoint, node)

@@ -89,8 +89,8 @@
 //! use seatrial_history::{Op, OpType, Process, TestFile, Value};
 //! use seatrial_machine::Rng;
 //! use seatrial_runner::{
-//!     BoxFuture, Client, ClientError, ClientSlot, Clients, LiveChecks, NoNodes, RunFolder, Stop, Test, TestProgress,
-//!     plain_results, run,
+//!     BoxFuture, Client, ClientError, ClientSlot, Clients, LiveChecks, NoNodes, RunFolder, Stop, Test, TestNetwork,
+//!     TestProgress, plain_results, run,
 //! };
 //! use std::sync::{Arc, Mutex};
 //! use std::time::Duration;
@@ -149,6 +149,7 @@
 //!         timeout: Duration::from_secs(1),
 //!         generator: load.limit(200).clients().boxed(),
 //!         breaks_network: false,
+//!         network: TestNetwork::default(),
 //!         rate: None,
 //!         checkers: vec![Box::new(Linearizable::new(Model::Register))],
 //!         watch: LiveChecks::default(),
@@ -190,7 +191,8 @@
 //!   batches, the observer for 1,000 messages.
 //! - No worker writes to the history, and the driver writes to no file.
 //! - No checker shares memory with the test: it reads the test file.
-//! - No child process outlives the runner, in whatever way that ends: the kernel kills it.
+//! - No child process outlives the runner, in whatever way that ends: the kernel kills it. A process that a child forked does,
+//!   on loopback, if the runner is killed; in namespaces none does.
 //! - No signal reaches a pid that may belong to another process.
 //! - No knowledge of a system under test: suites implement [`System`] and [`Clients`].
 //! - No fault without a record: a fault without effect is recorded with the reason, and a kind that never had one is a warning.
@@ -207,6 +209,7 @@ mod nemesis;
 mod node;
 mod plan;
 mod process;
+mod process_tree;
 mod progress;
 mod recorder;
 mod run;
@@ -231,7 +234,9 @@ pub use progress::{Observer, OperationCounts, Phase, TestProgress};
 pub use run::run;
 pub use rustix::process::Signal;
 pub use seatrial_host::ClockOrder;
-pub use seatrial_namespace::NetworkKind;
+pub use seatrial_namespace::{NetworkKind, NodeNetwork, NodeNetworkOptions, NodeSpace};
 pub use stop::{Stop, Urgency};
-pub use test::{Crash, MakeResults, RunError, Test, TestEvidence, TestOutcome, plain_results};
+pub use test::{
+    Crash, MakeResults, RunError, Test, TestEvidence, TestNetwork, TestOutcome, plain_results,
+};
 pub use watch::{LiveChecks, Sighting};

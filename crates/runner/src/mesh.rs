@@ -1,4 +1,4 @@
-//! The network of a test: one userspace TCP proxy per pair of endpoints.
+//! The network of a test: one userspace TCP proxy per pair of endpoints, or a switch between namespaces.
 
 mod connection;
 mod pump;
@@ -6,7 +6,7 @@ mod wire;
 
 use connection::Route;
 use seatrial_machine::{Disturbance, Link, NodeId};
-use seatrial_namespace::NetworkKind;
+use seatrial_namespace::{NetworkKind, NodeNetwork, NodeSpace};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,12 +14,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::Handle;
 use wire::Wire;
 
-pub use wire::Meter;
+pub use seatrial_namespace::Meter;
 
-/// The network of a test: every connection runs through a proxy of the mesh. A *route* is a listener on 127.0.0.1 for one ordered
-/// pair (endpoint that connects, node that listens); connections to it are forwarded to the node. A *link* is one direction
-/// between two endpoints, whichever of them opened the connection: the mesh keeps one state per link, and the routes of both
-/// orders obey it.
+/// The network of a test. Its faults and meters are the same for both kinds of networks:
+///
+/// - `local`: every connection runs through a proxy of the mesh. The rest of this comment is about proxies.
+/// - `userns`, `netns`: endpoints have addresses of their own, and a switch decides about every packet ([`NodeNetwork`]).
+///   A cut drops packets instead of holding them, a lossy link loses them, a reset is sent by the switch to both ends; the
+///   kernel accepts connections only for nodes that listen.
+///
+/// A *route* is a listener on 127.0.0.1 for one ordered pair (endpoint that connects, node that listens); connections to it
+/// are forwarded to the node. A *link* is one direction between two endpoints, whichever of them opened the connection: the
+/// mesh keeps one state per link, and the routes of both orders obey it.
 ///
 /// - A *cut* link holds everything that arrives, as a network that drops packets between hosts that retransmit: nothing is lost,
 ///   established connections stall, new ones are not forwarded, ends and resets are held too. A sender blocks once 64 KiB wait
@@ -47,9 +53,19 @@ pub struct Mesh {
 struct MeshShared {
     /// The runtime of the proxies.
     runtime: Handle,
-    /// Are endpoints connected through proxies?
-    has_proxies: bool,
+    wiring: Wiring,
     state: Mutex<MeshState>,
+}
+
+/// How endpoints are connected.
+#[derive(Debug)]
+enum Wiring {
+    /// Directly, on loopback: links have no faults.
+    Direct,
+    /// Through proxies, on loopback.
+    Proxies,
+    /// Through a switch.
+    Switch(NodeNetwork),
 }
 
 #[derive(Debug, Default)]
@@ -68,34 +84,45 @@ impl MeshState {
 impl Mesh {
     /// A mesh without nodes, whose proxies run on this runtime.
     pub fn new(runtime: Handle) -> Mesh {
-        Mesh {
-            shared: Arc::new(MeshShared {
-                runtime,
-                has_proxies: true,
-                state: Mutex::default(),
-            }),
-        }
+        Mesh::wired(runtime, Wiring::Proxies)
+    }
+
+    /// A mesh whose nodes are in this network of namespaces.
+    pub fn switched(runtime: Handle, network: NodeNetwork) -> Mesh {
+        Mesh::wired(runtime, Wiring::Switch(network))
     }
 
     /// A mesh in which every route is the node's own address: endpoints are connected directly, and links have no faults.
     pub fn without_proxies(runtime: Handle) -> Mesh {
+        Mesh::wired(runtime, Wiring::Direct)
+    }
+
+    fn wired(runtime: Handle, wiring: Wiring) -> Mesh {
         Mesh {
             shared: Arc::new(MeshShared {
                 runtime,
-                has_proxies: false,
+                wiring,
                 state: Mutex::default(),
             }),
         }
     }
 
-    /// Do endpoints connect through proxies, so that links can have faults?
-    pub fn has_proxies(&self) -> bool {
-        self.shared.has_proxies
+    /// The switch, if endpoints are connected by one.
+    fn switch(&self) -> Option<&NodeNetwork> {
+        match &self.shared.wiring {
+            Wiring::Switch(network) => Some(network),
+            Wiring::Direct | Wiring::Proxies => None,
+        }
+    }
+
+    /// Can links have faults?
+    pub fn can_break_links(&self) -> bool {
+        !matches!(self.shared.wiring, Wiring::Direct)
     }
 
     /// How the endpoints are connected.
     pub fn kind(&self) -> NetworkKind {
-        NetworkKind::Local
+        self.switch().map_or(NetworkKind::Local, NodeNetwork::kind)
     }
 
     /// Do faults affect all traffic between two nodes, on every port? Otherwise only connections to addresses that
@@ -106,8 +133,33 @@ impl Mesh {
 
     /// The address at which `from` reaches all ports of `to`; `None` if `to` is unknown.
     pub fn ip(&self, from: NodeId, to: NodeId) -> Option<IpAddr> {
-        let _ = from; // on loopback every endpoint sees the same addresses
-        self.state().nodes.get(&to).map(SocketAddr::ip)
+        let own = self.state().nodes.get(&to).map(SocketAddr::ip)?;
+        match self.switch() {
+            Some(network) => network.address(from, to).ok().map(IpAddr::V4),
+            None => Some(own), // on loopback every endpoint sees the same addresses
+        }
+    }
+
+    /// The address from which a client of a network with whole addresses connects to nodes at addresses that the nodes returned,
+    /// so that the client's faults affect these connections; `None` in other networks.
+    pub fn source(&self, client: NodeId) -> Option<IpAddr> {
+        let address = self.switch()?.source(client);
+        address.ok().map(IpAddr::V4)
+    }
+
+    /// Gives a node an address of its own, and returns it; `None` on loopback, where the node chooses one.
+    pub fn open_node(&self, node: NodeId) -> io::Result<Option<IpAddr>> {
+        let Some(network) = self.switch() else {
+            return Ok(None);
+        };
+        network.add_node(node)?;
+        let address = network.address(node, node)?;
+        Ok(Some(IpAddr::V4(address)))
+    }
+
+    /// The namespaces in which a node's processes must run; `None` on loopback.
+    pub fn node_space(&self, node: NodeId) -> Option<Arc<NodeSpace>> {
+        self.switch()?.node_space(node)
     }
 
     /// Adds a node that listens on `address`. Routes to it exist only from then on.
@@ -116,7 +168,8 @@ impl Mesh {
     }
 
     /// The address at which `from` reaches `to`: a proxy's, or the node's own in a mesh without proxies. The first call for a
-    /// pair opens its proxy. Fails if `to` is unknown or no port is free.
+    /// pair opens its proxy. In a network with whole addresses the other ports of that address reach the node too. Fails if
+    /// `to` is unknown or no port is free.
     pub fn route(&self, from: NodeId, to: NodeId) -> io::Result<SocketAddr> {
         let mut state = self.state();
         if let Some(route) = state.routes.get(&(from, to)) {
@@ -126,8 +179,13 @@ impl Mesh {
             let text = format!("{from} cannot reach {to}: unknown node");
             return Err(io::Error::new(io::ErrorKind::NotFound, text));
         };
-        if !self.shared.has_proxies {
-            return Ok(target);
+        match &self.shared.wiring {
+            Wiring::Direct => return Ok(target),
+            Wiring::Switch(network) => {
+                let address = network.address(from, to)?;
+                return Ok(SocketAddr::from((address, target.port())));
+            }
+            Wiring::Proxies => {}
         }
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
@@ -150,6 +208,9 @@ impl Mesh {
 
     /// Cuts these links until [`Mesh::heal`].
     pub fn cut(&self, links: &[Link]) {
+        if let Some(network) = self.switch() {
+            return network.cut(links);
+        }
         let mut state = self.state();
         for &link in links {
             state.wire(link).cut();
@@ -158,6 +219,9 @@ impl Mesh {
 
     /// Disturbs these links until [`Mesh::calm`].
     pub fn disturb(&self, links: &[Link], how: Disturbance) {
+        if let Some(network) = self.switch() {
+            return network.disturb(links, how);
+        }
         let mut state = self.state();
         for &link in links {
             state.wire(link).disturb(how);
@@ -166,6 +230,9 @@ impl Mesh {
 
     /// Resets every open connection that uses one of these links; returns their number.
     pub fn reset(&self, links: &[Link]) -> u64 {
+        if let Some(network) = self.switch() {
+            return network.reset(links);
+        }
         let state = self.state();
         let uses_links = |(from, to): (NodeId, NodeId)| {
             links.contains(&Link { from, to }) || links.contains(&Link { from: to, to: from })
@@ -176,6 +243,9 @@ impl Mesh {
 
     /// Ends all cuts.
     pub fn heal(&self) {
+        if let Some(network) = self.switch() {
+            return network.heal();
+        }
         for wire in self.state().wires.values() {
             wire.heal();
         }
@@ -183,6 +253,9 @@ impl Mesh {
 
     /// Ends all disturbances.
     pub fn calm(&self) {
+        if let Some(network) = self.switch() {
+            return network.calm();
+        }
         for wire in self.state().wires.values() {
             wire.calm();
         }
@@ -190,6 +263,9 @@ impl Mesh {
 
     /// Traffic of these links since the mesh was made, and the effects of faults on it.
     pub fn meter(&self, links: &[Link]) -> Meter {
+        if let Some(network) = self.switch() {
+            return network.meter(links);
+        }
         let state = self.state();
         let wires = links.iter().filter_map(|link| state.wires.get(link));
         wires.fold(Meter::default(), |sum, wire| sum.plus(wire.meter()))

@@ -5,6 +5,7 @@ use crate::{InjectionResult, Mesh, Meter, NodeError, Nodes};
 use seatrial_generator::{fault_of, membership_value};
 use seatrial_history::{Op, OpType, Value};
 use seatrial_machine::{Fault, FaultEffect, FaultKind, FaultState, Link, Rng, Time};
+use seatrial_namespace::NetworkKind;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,7 +54,7 @@ const RECORDS_MAX: usize = 100_000;
 const WARNINGS_MAX: usize = 100;
 /// Time limit for the effect of a reset.
 const RESET_LIMIT: Duration = Duration::from_secs(2);
-/// The reason why a fault of links has no effect in a mesh without proxies.
+/// The reason why a fault of links has no effect in a mesh that connects endpoints directly.
 const NO_PROXIES: &str =
     "this test was set up without faults of the network (Test::breaks_network)";
 
@@ -118,7 +119,7 @@ impl Nemesis {
 
     /// Passes a fault of links to the mesh, and any other to the nodes.
     async fn apply(&mut self, fault: &Fault) -> Result<InjectionResult, NodeError> {
-        if !fault.links().is_empty() && !self.mesh.has_proxies() {
+        if !fault.links().is_empty() && !self.mesh.can_break_links() {
             return Ok(InjectionResult::nothing(NO_PROXIES));
         }
         match fault {
@@ -175,8 +176,8 @@ impl Nemesis {
             let record = &mut self.records[*number];
             let links = record.fault.links();
             if record.fault.kind() == kind && !links.is_empty() {
-                record.effect =
-                    network_effect(&record.fault, self.mesh.meter(links).since(*before));
+                let meter = self.mesh.meter(links).since(*before);
+                record.effect = network_effect(&record.fault, meter, self.mesh.kind());
                 let (InjectionResult::Done(text) | InjectionResult::Nothing(text)) = &record.effect;
                 effects.push(text.clone());
             }
@@ -279,14 +280,19 @@ impl Nemesis {
 }
 
 /// The effect of a network fault, by the traffic that met it.
-fn network_effect(fault: &Fault, meter: Meter) -> InjectionResult {
+fn network_effect(fault: &Fault, meter: Meter, kind: NetworkKind) -> InjectionResult {
     let text = fault.to_string();
+    let met = if kind.has_whole_addresses() {
+        "dropped"
+    } else {
+        "held"
+    };
     match fault {
         Fault::Cut(_) if meter.held_bytes + meter.held_connections == 0 => {
             InjectionResult::nothing(format!("{text}: no traffic on these links meanwhile"))
         }
         Fault::Cut(_) => InjectionResult::done(format!(
-            "{text}: held {} bytes and {} new connections",
+            "{text}: {met} {} bytes and {} new connections",
             meter.held_bytes, meter.held_connections
         )),
         _ if meter.disturbed_bytes == 0 => {

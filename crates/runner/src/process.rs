@@ -122,7 +122,8 @@ impl Default for NodeLimits {
     }
 }
 
-/// Local processes, one per node. Node `n1` listens on 127.0.0.11, `n2` on 127.0.0.12 and so on, at a port that was free; it
+/// Local processes, one per node. Node `n1` listens on 127.0.0.11, `n2` on 127.0.0.12 and so on, at a port that was free; in
+/// namespaces on 10.0.0.1, 10.0.0.2 and so on, at port 7000 unless another is asked for. It
 /// keeps its data in `n1/` and writes its log to `n1.log` of the run folder. No process outlives the runner.
 pub struct ProcessNodes {
     system: Arc<dyn System>,
@@ -163,6 +164,8 @@ const READY_INTERVAL: Duration = Duration::from_millis(20);
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for a process to set its clock.
 const CLOCK_LIMIT: Duration = Duration::from_secs(10);
+/// Port of nodes that have an address of their own, unless another is asked for.
+const PORT: u16 = 7_000;
 /// Added to a node's number, gives its address: 127.0.0.10 + number.
 const FIRST_ADDRESS: u32 = u32::from_be_bytes([127, 0, 0, 10]);
 
@@ -238,8 +241,25 @@ impl ProcessNodes {
         addresses.collect()
     }
 
+    /// Has the mesh give each node an address of its own.
+    fn open_addresses(&self, mesh: &Mesh) -> Result<Vec<SocketAddr>, NodeError> {
+        let port = self.port.unwrap_or(PORT);
+        let open = |&node: &NodeId| {
+            let ip = mesh
+                .open_node(node)
+                .map_err(|error| NodeError::Address { node, error })?;
+            let ip = ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+            Ok(SocketAddr::new(ip, port))
+        };
+        self.ids.iter().map(open).collect()
+    }
+
     fn prepare_here(&self, folder: &Path, mesh: &Mesh) -> Result<(), NodeError> {
-        let addresses = self.choose_addresses()?;
+        let addresses = if mesh.has_whole_addresses() {
+            self.open_addresses(mesh)?
+        } else {
+            self.choose_addresses()?
+        };
         let mut slots = Vec::new();
         for (&node, address) in self.ids.iter().zip(addresses) {
             let data = folder.join(node.to_string());
@@ -269,7 +289,10 @@ impl ProcessNodes {
     /// Starts the process and a task that waits for its end.
     fn launch(&self, slot: &NodeSlot) -> Result<Arc<NodeProcess>, NodeError> {
         let node = slot.place.node;
-        drop(listen(node, slot.place.address)?);
+        let space = slot.place.mesh.node_space(node);
+        if space.is_none() {
+            drop(listen(node, slot.place.address)?);
+        }
         let command = self.system.command(&slot.place);
         let mut command = command.map_err(|error| NodeError::Command { node, error })?;
         let file_error = |error| NodeError::File {
@@ -283,11 +306,12 @@ impl ProcessNodes {
             .stdout(log.try_clone().map_err(file_error)?)
             .stderr(log);
         let program = command.get_program().to_string_lossy().into_owned();
-        let child = Child::spawn(command).map_err(|error| NodeError::Program {
-            node,
-            program,
-            error,
-        })?;
+        let child =
+            Child::spawn_inside(command, space.as_deref()).map_err(|error| NodeError::Program {
+                node,
+                program,
+                error,
+            })?;
         let process = Arc::new(NodeProcess {
             child,
             is_end_known: AtomicBool::new(false),
@@ -391,9 +415,12 @@ impl ProcessNodes {
             )));
         }
         match process.child.pause().await {
-            Ok(()) => Ok(InjectionResult::done(format!(
+            Ok(1) => Ok(InjectionResult::done(format!(
                 "paused process {} of {node}",
                 process.child.id()
+            ))),
+            Ok(count) => Ok(InjectionResult::done(format!(
+                "paused {count} processes of {node}"
             ))),
             Err(error) => Err(signal_error(node, "paused", error)),
         }
@@ -590,7 +617,6 @@ impl NodeSlot {
     /// Sets the process's limit on file lengths: the longest present length if the disk is full, otherwise none. The limit
     /// (RLIMIT_FSIZE) may kill the process with SIGXFSZ, so its end is expected from then on.
     fn limit(&self, process: &NodeProcess) -> io::Result<()> {
-        let pid = Pid::from_raw(process.child.id());
         let mut limit = getrlimit(Resource::Fsize); // the limit that children of the runner inherit
         if self.is_full.load(Ordering::Relaxed) {
             let log = fs::metadata(&self.log).map_or(0, |metadata| metadata.len());
@@ -605,7 +631,12 @@ impl NodeSlot {
             limit.current = limit.maximum;
             process.is_end_known.store(false, Ordering::Relaxed);
         }
-        prlimit(pid, Resource::Fsize, limit)?;
+        for entry in process.child.processes()? {
+            match prlimit(Pid::from_raw(entry.pid), Resource::Fsize, limit) {
+                Ok(_) | Err(rustix::io::Errno::SRCH) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
         Ok(())
     }
 

@@ -10,7 +10,8 @@ use crate::timer::Timer;
 use crate::watch::{LiveCheckThread, Sighting};
 use crate::worker::Worker;
 use crate::{
-    ClientSlot, Ended, InjectionResult, Mesh, NodeError, Nodes, Observer, Stop, time_name,
+    ClientSlot, Ended, InjectionResult, Mesh, NodeError, NodeNetwork, NodeNetworkOptions, Nodes,
+    Observer, Stop, time_name,
 };
 use rustix::process::{Resource, getrlimit, setrlimit};
 use seatrial_check::{CheckAnswer, Ground, Options, SharedSource, Unwatched, prove, proves};
@@ -61,7 +62,7 @@ pub fn run(test: Test, observer: Arc<dyn Observer>) -> Result<TestOutcome, RunEr
     let nodes = Arc::clone(&test.nodes);
     let progress = Arc::new(ProgressState::default());
     let ticker = Ticker::start(Arc::clone(&progress), observer);
-    let result = Run::new(test, &threads, progress).run();
+    let result = Run::new(test, &threads, progress).and_then(Run::run);
     threads.world.block_on(async {
         // Also after an error: no process outlives the test.
         for error in end_nodes(&nodes).await {
@@ -76,7 +77,7 @@ pub fn run(test: Test, observer: Arc<dyn Observer>) -> Result<TestOutcome, RunEr
 /// Runs a test without checking its history.
 pub(crate) fn record(test: Test) -> Result<TestOutcome, RunError> {
     let threads = TestThreads::start(client_threads(&test))?;
-    let outcome = Run::new(test, &threads, Arc::default()).record();
+    let outcome = Run::new(test, &threads, Arc::default()).and_then(|mut run| run.record());
     threads.end();
     outcome
 }
@@ -183,6 +184,18 @@ fn check_threads(clients: usize) -> Result<(), RunError> {
     made
 }
 
+/// Opens the network of a test whose nodes are in namespaces.
+fn open_network(test: &Test) -> std::io::Result<NodeNetwork> {
+    let folder = test.folder.path();
+    let limit = test.network.capture_bytes;
+    let options = NodeNetworkOptions {
+        seed: test.seed,
+        capture: (limit > 0).then(|| (folder.join("network.pcap"), limit)),
+        hosts: Some(folder.join("hosts")),
+    };
+    NodeNetwork::open(test.network.kind, options)
+}
+
 /// A test while it runs: its definition, its threads, and the state that all phases share.
 struct Run<'a> {
     test: Test,
@@ -206,19 +219,29 @@ struct TaskHandles {
 }
 
 impl<'a> Run<'a> {
-    fn new(test: Test, threads: &'a TestThreads, progress: Arc<ProgressState>) -> Run<'a> {
+    fn new(
+        test: Test,
+        threads: &'a TestThreads,
+        progress: Arc<ProgressState>,
+    ) -> Result<Run<'a>, RunError> {
         let world = threads.world.handle().clone();
-        let mesh = if test.breaks_network {
+        let mesh = if test.network.kind.has_whole_addresses() {
+            let network = open_network(&test).map_err(|error| RunError::Bench {
+                what: "a network of namespaces",
+                error,
+            })?;
+            Mesh::switched(world, network)
+        } else if test.breaks_network {
             Mesh::new(world)
         } else {
             Mesh::without_proxies(world)
         };
-        Run {
+        Ok(Run {
             test,
             threads,
             progress,
             mesh,
-        }
+        })
     }
 
     fn run(mut self) -> Result<TestOutcome, RunError> {
@@ -284,6 +307,9 @@ impl<'a> Run<'a> {
             sighting: watched.sighting,
             warnings: report.warnings,
         };
+        outcome
+            .warnings
+            .extend(self.test.network.limits.iter().cloned());
         outcome.warnings.extend(cut_short(&outcome));
         outcome
             .warnings
@@ -336,6 +362,10 @@ impl<'a> Run<'a> {
             json!(ids.map(NodeId::to_string).collect::<Vec<_>>()),
         );
         put("concurrency", json!(self.test.concurrency));
+        put("network", json!(self.test.network.kind.name()));
+        if !self.test.network.limits.is_empty() {
+            put("network_limits", json!(self.test.network.limits));
+        }
         put("timeout_ms", json!(self.test.timeout.as_millis() as u64));
         put("seed", json!(self.test.seed));
         put("version", json!(env!("CARGO_PKG_VERSION")));

@@ -10,6 +10,7 @@ use seatrial_checker::{Checker, Overview, Validity, Verdict};
 use seatrial_generator::{Generator, GeneratorFailure};
 use seatrial_history::{OpenError, TestFile};
 use seatrial_machine::{NodeId, Time};
+use seatrial_namespace::NetworkKind;
 use seatrial_verify::Certificate;
 use serde_json::{Map, Value as Json, json};
 use std::io;
@@ -39,6 +40,8 @@ pub struct Test {
     /// May the generator cut, disturb or reset links? Otherwise clients and nodes are connected without proxies, which saves two
     /// of four hops per operation; a network fault then has no effect, which is reported as a warning.
     pub breaks_network: bool,
+    /// How nodes and clients are connected.
+    pub network: TestNetwork,
     /// Requested operations per second, if any; a run that made fewer gets a warning.
     pub rate: Option<f64>,
     /// Checkers of the complete history.
@@ -55,6 +58,18 @@ pub struct Test {
     pub stop: Stop,
     /// Makes the document of results; [`plain_results`] by default.
     pub results: Box<MakeResults>,
+}
+
+/// How the nodes and clients of a test are connected.
+#[derive(Clone, Debug, Default)]
+pub struct TestNetwork {
+    /// The kind. The process must have entered the namespaces of another kind than `local` before
+    /// ([`seatrial_namespace::enter`]).
+    pub kind: NetworkKind,
+    /// What it cannot do, or why a better one is not used: warnings that a reader of the verdict needs.
+    pub limits: Vec<String>,
+    /// Longest length in bytes of `network.pcap` in the run folder, if there is a switch; 0: packets are not written.
+    pub capture_bytes: u64,
 }
 
 /// Makes the JSON document that is written to `results.json` and to the test file.

@@ -19,8 +19,8 @@ use seatrial_machine::{FaultKind, NodeId, Rng};
 use seatrial_plan::{PlanEnvironment, PlanLimits, PlanOptions};
 use seatrial_report::{Drawing, Report, html, results_json, text};
 use seatrial_runner::{
-    self as runner, Ended, LiveChecks, NetworkKind, Observer, Phase, RunFolder, Stop, Test,
-    TestEvidence, TestOutcome, TestProgress, Urgency,
+    self as runner, Ended, LiveChecks, Observer, Phase, RunFolder, Stop, Test, TestEvidence,
+    TestNetwork, TestOutcome, TestProgress, Urgency,
 };
 use seatrial_suite::{
     OptionValues, PlantedBug, Setup, Suite, known_bug, known_workload, planned_workloads,
@@ -65,7 +65,8 @@ pub(crate) fn run(arguments: &TestArguments, suites: &Suites) -> Result<Exit> {
         (None, None) => PlanOptions::default(),
     };
     let own = suites.options_of(suite)?;
-    let plan = PlannedTest::new(arguments, suite, own, file, planned)?;
+    let mut plan = PlannedTest::new(arguments, suite, own, file, planned)?;
+    plan.network = arguments.network.enter(suite, arguments.capture)?;
     let test = plan.test()?;
     let stop = test.stop.clone();
     let quiet = arguments.run.output.quiet || arguments.run.output.json;
@@ -95,6 +96,7 @@ struct PlannedTest {
     interval: Option<Duration>,
     timeout: Duration,
     nodes: u32,
+    network: TestNetwork,
     concurrency: u32,
     /// What the clients do, unless a plan says so.
     workload: Option<&'static str>,
@@ -155,6 +157,7 @@ impl PlannedTest {
                 .or(options.timeout)
                 .unwrap_or(TIMEOUT),
             nodes,
+            network: TestNetwork::default(),
             concurrency,
             workload: match &file {
                 Some(_) => None,
@@ -258,7 +261,7 @@ impl PlannedTest {
             bug: self.bug,
             port: self.arguments.port,
             breaks_network: self.breaks_network(),
-            network: NetworkKind::Local,
+            network: self.network.kind,
             options: &self.options,
             rng: rng.fork("deployment").fork(&clock_word()),
             report: complaint,
@@ -279,6 +282,7 @@ impl PlannedTest {
             timeout: self.timeout * 3,
             generator,
             breaks_network: self.breaks_network(),
+            network: self.network.clone(),
             rate: self.arguments.run.rate,
             checkers,
             watch,
@@ -441,7 +445,10 @@ impl PlannedTest {
             .collect();
         save_proofs(&outcome.proofs, &outcome.folder, &outcome.verdicts)?;
         let proofs = outcome.proofs.iter().map(|proof| proof.0.as_str());
-        let files = files.into_iter().chain(logs.iter().map(String::as_str));
+        let capture = "network.pcap";
+        let capture = outcome.folder.join(capture).exists().then_some(capture);
+        let files = files.into_iter().chain(capture);
+        let files = files.chain(logs.iter().map(String::as_str));
         let files = files.chain(found.then_some("findings")).chain(proofs);
         let mut report = report
             .in_folder(outcome.folder.display().to_string(), files)

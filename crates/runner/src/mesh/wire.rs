@@ -1,6 +1,7 @@
 //! Links: cut, disturbances and meter of one direction between two endpoints.
 
 use seatrial_machine::{Disturbance, LinkCondition};
+use seatrial_namespace::Meter;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -71,51 +72,6 @@ impl Condition {
 pub(super) const RETRANSMISSION: Duration = Duration::from_millis(200);
 /// Bound of that time. TCP's own is longer; this keeps connections over a bad link alive.
 pub(super) const RETRANSMISSION_MAX: Duration = Duration::from_millis(1_600);
-
-/// Traffic of links, and the effects of faults on it. All counts begin with the mesh.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Meter {
-    /// Bytes delivered to the receiver.
-    pub passed_bytes: u64,
-    /// Bytes that arrived while the link was cut and had to wait.
-    pub held_bytes: u64,
-    /// Connections that were opened while the link was cut and had to wait.
-    pub held_connections: u64,
-    /// Bytes that were sent while the link was disturbed, delayed or not.
-    pub disturbed_bytes: u64,
-    /// Connections broken with RST.
-    pub reset_connections: u64,
-}
-
-impl Meter {
-    /// The sum of two meters.
-    #[must_use]
-    pub const fn plus(self, other: Meter) -> Meter {
-        Meter {
-            passed_bytes: self.passed_bytes + other.passed_bytes,
-            held_bytes: self.held_bytes + other.held_bytes,
-            held_connections: self.held_connections + other.held_connections,
-            disturbed_bytes: self.disturbed_bytes + other.disturbed_bytes,
-            reset_connections: self.reset_connections + other.reset_connections,
-        }
-    }
-
-    /// The difference to an earlier reading.
-    #[must_use]
-    pub const fn since(self, earlier: Meter) -> Meter {
-        Meter {
-            passed_bytes: self.passed_bytes.saturating_sub(earlier.passed_bytes),
-            held_bytes: self.held_bytes.saturating_sub(earlier.held_bytes),
-            held_connections: self
-                .held_connections
-                .saturating_sub(earlier.held_connections),
-            disturbed_bytes: self.disturbed_bytes.saturating_sub(earlier.disturbed_bytes),
-            reset_connections: self
-                .reset_connections
-                .saturating_sub(earlier.reset_connections),
-        }
-    }
-}
 
 impl Default for Wire {
     fn default() -> Wire {

@@ -10,7 +10,7 @@ use seatrial_machine::{Fault, Link, NodeId, Rng};
 use seatrial_runner::{
     BoxFuture, Client, ClientError, ClientSlot, Clients, Ended, FolderError, InjectionResult,
     LiveChecks, NoNodes, NodeError, NodeLimits, Phase, RunError, RunFolder, Stop, Test,
-    TestOutcome, TestProgress, plain_results, run,
+    TestNetwork, TestOutcome, TestProgress, plain_results, run,
 };
 use serde_json::Map;
 use std::collections::BTreeMap;
@@ -162,6 +162,7 @@ pub(crate) fn test(folder: &Path, generator: Box<dyn Generator>) -> Test {
         timeout: Duration::from_millis(300),
         generator,
         breaks_network: true,
+        network: TestNetwork::default(),
         rate: None,
         checkers: vec![Box::new(Length)],
         watch: LiveChecks::default(),

@@ -1,0 +1,88 @@
+//! `--network`: how the nodes of a test are connected, and the namespaces that this takes.
+
+use anyhow::{Result, anyhow, ensure};
+use seatrial_namespace::{NetworkKind, best_kind, enter};
+use seatrial_runner::TestNetwork;
+use seatrial_suite::Suite;
+
+/// The network that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NetworkChoice {
+    /// The best one that works, for a suite whose nodes need whole addresses; else `local`.
+    Auto,
+    /// This one, or an error.
+    Kind(NetworkKind),
+}
+
+/// Parses `--network`.
+pub(crate) fn parse(text: &str) -> Result<NetworkChoice, String> {
+    if text == "auto" {
+        return Ok(NetworkChoice::Auto);
+    }
+    let kind = text.parse().map(NetworkChoice::Kind);
+    kind.map_err(|error| format!("{error}, or auto"))
+}
+
+/// Bytes in a MiB.
+const MEBIBYTE: u64 = 1 << 20;
+
+impl NetworkChoice {
+    /// Decides for one kind, and moves this process into its namespaces; must be called before the process has threads. An
+    /// error if the kind that was asked for does not work here.
+    pub(crate) fn enter(self, suite: &dyn Suite, capture_mebibytes: u64) -> Result<TestNetwork> {
+        ensure!(
+            capture_mebibytes <= 1 << 20,
+            "--capture goes up to 1048576 MiB, not {capture_mebibytes}"
+        );
+        let (kind, limits) = match self {
+            NetworkChoice::Kind(kind) => (kind, Vec::new()),
+            NetworkChoice::Auto if suite.needs_addresses() => {
+                let (kind, reasons) = best_kind();
+                (kind, limits(kind, &reasons, suite))
+            }
+            NetworkChoice::Auto => (NetworkKind::Local, Vec::new()),
+        };
+        enter(kind).map_err(|error| {
+            anyhow!(
+                "--network {kind} does not work here: {error}; `seatrial doctor` says what does, \
+                 --network local always works"
+            )
+        })?;
+        Ok(TestNetwork {
+            kind,
+            limits,
+            capture_bytes: capture_mebibytes * MEBIBYTE,
+        })
+    }
+}
+
+/// What a reader of the verdict must know about a network that was not the best.
+fn limits(kind: NetworkKind, reasons: &[String], suite: &dyn Suite) -> Vec<String> {
+    if kind.has_whole_addresses() {
+        return Vec::new();
+    }
+    vec![format!(
+        "network local: connections between the nodes of {} cannot be cut or disturbed, only those of clients \
+         ({})",
+        suite.name(),
+        reasons.join("; ")
+    )]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kinds_or_auto() {
+        assert_eq!(parse("auto"), Ok(NetworkChoice::Auto));
+        for kind in NetworkKind::ALL {
+            assert_eq!(parse(kind.name()), Ok(NetworkChoice::Kind(kind)));
+        }
+        let error = parse("docker").unwrap_err();
+        assert_eq!(
+            error,
+            "unknown network `docker` (available: local, userns, netns), or auto"
+        );
+    }
+}
