@@ -381,6 +381,10 @@ impl Upstairs {
 
     /// Writes the blocks of the piece that have an earlier key.
     fn seal_again(&mut self, now: Time, bytes: &[u8], out: &mut Outputs) {
+        if !self.is_active() || !self.has_quorum() {
+            // As writes of guests wait. The piece stays locked, and is looked at again.
+            return self.set_step(SweepKind::Rekey, SweepStep::Ready);
+        }
         let length = self.options.geometry.block_length as usize;
         let Some(sweep) = self.sweeps.all.get_mut(&SweepKind::Rekey) else {
             return;

@@ -55,6 +55,12 @@ impl VolumeWorld {
         self.status().sweeps.into_iter().find(|it| it.kind == kind)
     }
 
+    fn restart_upstairs(&mut self) {
+        self.crash();
+        self.world.apply(&Fault::Kill(UPSTAIRS));
+        self.world.apply(&Fault::Restart(UPSTAIRS));
+    }
+
     /// Runs until this holds.
     pub(crate) fn wait(
         &mut self,
@@ -131,7 +137,8 @@ fn run_clone(seed: u64, bug: Option<VolumeBug>) -> Result<u64, String> {
     let mut test = VolumeWorld::with_setup(seed, 3, bug, None, setup);
     test.model = GuestModel::with_initial(parent_value);
     test.work(seed, 150, 0.1)?;
-    test.settle_all(seed)?;
+    // Replicas are compared when the sweep writes no more.
+    test.heal();
     let is_filled = |it: &VolumeWorld| it.sweep(SweepKind::Fill).is_some_and(|it| it.is_done);
     test.wait("filled", is_filled)?;
     test.settle_all(seed)?;
@@ -146,9 +153,7 @@ fn run_clone(seed: u64, bug: Option<VolumeBug>) -> Result<u64, String> {
         }
     }
     // Everything is there: neither guests nor the next start read the parent.
-    test.crash();
-    test.world.apply(&Fault::Kill(UPSTAIRS));
-    test.world.apply(&Fault::Restart(UPSTAIRS));
+    test.restart_upstairs();
     test.wait("filled", is_filled)?;
     test.ask(GuestRequest::Read(whole()), Open::Read(whole()));
     test.settle_all(seed)?;
@@ -234,12 +239,12 @@ fn run_rotation(seed: u64, bug: Option<VolumeBug>) -> Result<u64, String> {
     *keys.lock().expect("no panic while it was locked") = both;
     test.ask(GuestRequest::AddKey { epoch, key }, Open::Other);
     test.work(seed, 120, 0.08)?;
-    test.settle_all(seed)?;
+    // Replicas are compared when the sweep writes no more.
+    test.heal();
+    test.wait("whole", VolumeWorld::is_whole)?;
     if test.status().epoch.0 != 1 {
         // The request was lost with its upstairs, or before that one was active; the next one reads the file.
-        test.crash();
-        test.world.apply(&Fault::Kill(UPSTAIRS));
-        test.world.apply(&Fault::Restart(UPSTAIRS));
+        test.restart_upstairs();
     }
     let is_done = |it: &VolumeWorld| it.sweep(SweepKind::Rekey).is_some_and(|it| it.is_done);
     test.wait("sealed again", is_done)?;
@@ -262,9 +267,7 @@ fn run_rotation(seed: u64, bug: Option<VolumeBug>) -> Result<u64, String> {
     // With the new key alone everything can be read.
     *keys.lock().expect("no panic while it was locked") =
         KeyRing::of_epoch(GEOMETRY.volume, 1, &new_key().1.0);
-    test.crash();
-    test.world.apply(&Fault::Kill(UPSTAIRS));
-    test.world.apply(&Fault::Restart(UPSTAIRS));
+    test.restart_upstairs();
     test.ask(GuestRequest::Read(whole()), Open::Read(whole()));
     test.settle_all(seed)?;
     // With the old key alone no block that was written.
