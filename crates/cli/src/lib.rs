@@ -47,8 +47,15 @@ use suites::Suites;
 /// Panics when two suites have the same name, or one has an option that is already an option of the verb.
 pub fn main(suites: &[&'static dyn Suite]) -> ExitCode {
     let mut suites = Suites::new(suites);
+    let words = match suites.translate(std::env::args_os().collect()) {
+        Ok(words) => words,
+        Err(error) => {
+            complain!("seatrial: {error:#}");
+            return Exit::Error.into();
+        }
+    };
     let command = suite_tools::extend(suites.extend(Arguments::command()), &suites);
-    let parsed = command.try_get_matches().and_then(|matches| {
+    let parsed = command.try_get_matches_from(words).and_then(|matches| {
         if let Some(call) = ToolCall::find(&matches, &suites) {
             return Ok(CommandLine::Tool(call));
         }

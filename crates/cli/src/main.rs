@@ -3,5 +3,9 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    seatrial::main(&[&seatrial_kv_suite::SUITE, &seatrial_volume_suite::SUITE])
+    seatrial::main(&[
+        &seatrial_kv_suite::SUITE,
+        &seatrial_volume_suite::SUITE,
+        &seatrial_maelstrom::SUITE,
+    ])
 }

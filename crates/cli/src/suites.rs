@@ -99,6 +99,23 @@ impl Suites {
         all.filter(|suite| !suite.workloads().is_empty())
     }
 
+    /// The words of a command line in which a suite's name is followed by the command line of another program; any others as they
+    /// are. The first word is the program.
+    pub(crate) fn translate(&self, words: Vec<OsString>) -> Result<Vec<OsString>> {
+        let Some((program, [name, rest @ ..])) = words.split_first() else {
+            return Ok(words);
+        };
+        let suite = self.all.iter().find(|suite| suite.name() == name);
+        match suite.and_then(|suite| suite.translate(rest)) {
+            None => Ok(words),
+            Some(translated) => {
+                let mut all = vec![program.clone()];
+                all.extend(translated.map_err(failure)?);
+                Ok(all)
+            }
+        }
+    }
+
     /// What a check needs of them.
     pub(crate) fn known(&self) -> KnownSuites {
         KnownSuites(self.all.clone())

@@ -8,9 +8,10 @@ use connection::Route;
 use seatrial_machine::{Disturbance, Link, NodeId};
 use seatrial_namespace::{NetworkKind, NodeNetwork, NodeSpace};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::runtime::Handle;
 use wire::Wire;
 
@@ -40,7 +41,8 @@ pub use seatrial_namespace::Meter;
 /// - A *reset* breaks connections with RST on both sides, once.
 /// - *Healing* delivers everything that was held.
 ///
-/// A test without network faults has a mesh without proxies ([`Mesh::without_proxies`]).
+/// A test without network faults has a mesh without proxies ([`Mesh::without_proxies`]). A suite whose nodes talk over a network
+/// of its own brings a [`LinkControl`] for it ([`Mesh::attach`]); faults of links then go there.
 ///
 /// Its downside: the kernel accepts connections for the proxy, so opening one succeeds at once even if the link is cut or the
 /// node is dead; a dead node appears as a reset right afterwards.
@@ -49,11 +51,64 @@ pub struct Mesh {
     shared: Arc<MeshShared>,
 }
 
+/// Faults of the links of a network that carries the traffic of the nodes instead of proxies: a switch, or a network that a suite
+/// simulates. Each method returns when its effect holds.
+pub trait LinkControl: Send + Sync + fmt::Debug {
+    /// Cuts these links until [`LinkControl::heal`].
+    fn cut(&self, links: &[Link]);
+
+    /// Disturbs these links until [`LinkControl::calm`].
+    fn disturb(&self, links: &[Link], how: Disturbance);
+
+    /// Resets every open connection that uses one of these links; returns their number. By default there are none.
+    fn reset(&self, links: &[Link]) -> u64 {
+        let _ = links;
+        0
+    }
+
+    /// Ends all cuts.
+    fn heal(&self);
+
+    /// Ends all disturbances.
+    fn calm(&self);
+
+    /// Traffic of these links so far, and the effects of faults on it.
+    fn meter(&self, links: &[Link]) -> Meter;
+}
+
+impl LinkControl for NodeNetwork {
+    fn cut(&self, links: &[Link]) {
+        NodeNetwork::cut(self, links);
+    }
+
+    fn disturb(&self, links: &[Link], how: Disturbance) {
+        NodeNetwork::disturb(self, links, how);
+    }
+
+    fn reset(&self, links: &[Link]) -> u64 {
+        NodeNetwork::reset(self, links)
+    }
+
+    fn heal(&self) {
+        NodeNetwork::heal(self);
+    }
+
+    fn calm(&self) {
+        NodeNetwork::calm(self);
+    }
+
+    fn meter(&self, links: &[Link]) -> Meter {
+        NodeNetwork::meter(self, links)
+    }
+}
+
 #[derive(Debug)]
 struct MeshShared {
     /// The runtime of the proxies.
     runtime: Handle,
     wiring: Wiring,
+    /// The network that a suite carries itself.
+    control: OnceLock<Arc<dyn LinkControl>>,
     state: Mutex<MeshState>,
 }
 
@@ -102,6 +157,7 @@ impl Mesh {
             shared: Arc::new(MeshShared {
                 runtime,
                 wiring,
+                control: OnceLock::new(),
                 state: Mutex::default(),
             }),
         }
@@ -115,9 +171,21 @@ impl Mesh {
         }
     }
 
+    /// Directs all faults of links to the network that carries the traffic of the nodes. At most once, before the first fault.
+    pub fn attach(&self, control: Arc<dyn LinkControl>) {
+        let is_first = self.shared.control.set(control).is_ok();
+        assert!(is_first, "a mesh has one network");
+    }
+
+    /// The network that decides about links, if it is not of proxies.
+    fn control(&self) -> Option<&dyn LinkControl> {
+        let attached = self.shared.control.get().map(|control| &**control);
+        attached.or_else(|| Some(self.switch()?))
+    }
+
     /// Can links have faults?
     pub fn can_break_links(&self) -> bool {
-        !matches!(self.shared.wiring, Wiring::Direct)
+        self.control().is_some() || !matches!(self.shared.wiring, Wiring::Direct)
     }
 
     /// How the endpoints are connected.
@@ -208,7 +276,7 @@ impl Mesh {
 
     /// Cuts these links until [`Mesh::heal`].
     pub fn cut(&self, links: &[Link]) {
-        if let Some(network) = self.switch() {
+        if let Some(network) = self.control() {
             return network.cut(links);
         }
         let mut state = self.state();
@@ -219,7 +287,7 @@ impl Mesh {
 
     /// Disturbs these links until [`Mesh::calm`].
     pub fn disturb(&self, links: &[Link], how: Disturbance) {
-        if let Some(network) = self.switch() {
+        if let Some(network) = self.control() {
             return network.disturb(links, how);
         }
         let mut state = self.state();
@@ -230,7 +298,7 @@ impl Mesh {
 
     /// Resets every open connection that uses one of these links; returns their number.
     pub fn reset(&self, links: &[Link]) -> u64 {
-        if let Some(network) = self.switch() {
+        if let Some(network) = self.control() {
             return network.reset(links);
         }
         let state = self.state();
@@ -243,7 +311,7 @@ impl Mesh {
 
     /// Ends all cuts.
     pub fn heal(&self) {
-        if let Some(network) = self.switch() {
+        if let Some(network) = self.control() {
             return network.heal();
         }
         for wire in self.state().wires.values() {
@@ -253,7 +321,7 @@ impl Mesh {
 
     /// Ends all disturbances.
     pub fn calm(&self) {
-        if let Some(network) = self.switch() {
+        if let Some(network) = self.control() {
             return network.calm();
         }
         for wire in self.state().wires.values() {
@@ -263,7 +331,7 @@ impl Mesh {
 
     /// Traffic of these links since the mesh was made, and the effects of faults on it.
     pub fn meter(&self, links: &[Link]) -> Meter {
-        if let Some(network) = self.switch() {
+        if let Some(network) = self.control() {
             return network.meter(links);
         }
         let state = self.state();

@@ -23,6 +23,12 @@ pub trait System: Send + Sync {
     /// recovers when it is started again. Its output goes to the node's log.
     fn command(&self, place: &NodePlace) -> Result<Command, ClientError>;
 
+    /// Standard input and output of a new process of the node, if they are its connection to others; called for each start. By
+    /// default (`None`) the input is empty, and the output goes to the node's log with the errors.
+    fn streams(&self, _place: &NodePlace) -> Result<Option<NodeStreams>, ClientError> {
+        Ok(None)
+    }
+
     /// The file from which the node reads clock faults ([`ClockOrder`](seatrial_host::ClockOrder)), outside its folder; `None` if
     /// its program does not support them.
     fn clock_file(&self, _place: &NodePlace) -> Option<PathBuf> {
@@ -52,6 +58,15 @@ pub trait System: Send + Sync {
     fn members(&self) -> Option<&dyn SystemMembers> {
         None
     }
+}
+
+/// Standard input and output of a node's process.
+#[derive(Debug)]
+pub struct NodeStreams {
+    /// What it reads.
+    pub input: Stdio,
+    /// Where it writes.
+    pub output: Stdio,
 }
 
 /// The members of a [`System`] that nodes can join and leave.
@@ -301,10 +316,14 @@ impl ProcessNodes {
         };
         let note = format!("{node} starts on {}", slot.place.address);
         let (log, log_offset) = log::open(&slot.log, &note).map_err(file_error)?;
-        command
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().map_err(file_error)?)
-            .stderr(log);
+        let streams = self.system.streams(&slot.place);
+        match streams.map_err(|error| NodeError::Command { node, error })? {
+            Some(NodeStreams { input, output }) => command.stdin(input).stdout(output),
+            None => command
+                .stdin(Stdio::null())
+                .stdout(log.try_clone().map_err(file_error)?),
+        };
+        command.stderr(log);
         let program = command.get_program().to_string_lossy().into_owned();
         let child =
             Child::spawn_inside(command, space.as_deref()).map_err(|error| NodeError::Program {

@@ -12,6 +12,7 @@
 //! | whether its nodes need whole addresses | [`Suite::needs_addresses`] | `test` |
 //! | options of its own | [`Suite::options`] | `test`, `sim`, `node` |
 //! | commands of its own, and a benchmark | [`Suite::tools`], [`Suite::bench`] | `SUITE NAME`, `bench SUITE` |
+//! | the command line of another program | [`Suite::translate`] | `SUITE WORDS` |
 //! | planted bugs | [`Suite::bugs`] | `--bug` |
 //! | a simulated world | [`Suite::simulator`] | `sim` |
 //!
@@ -73,6 +74,7 @@ use seatrial_machine::{FaultKind, Rng, unknown_name};
 use seatrial_plan::{MakeWorkload, Vocabulary};
 use serde_json::{Map, Value as Json};
 use std::error::Error;
+use std::ffi::OsString;
 use std::sync::Arc;
 
 /// An error of a suite.
@@ -206,6 +208,17 @@ pub trait Suite: Send + Sync {
     /// Commands of its own, such as a client: `seatrial SUITE NAME`.
     fn tools(&self) -> &'static [SuiteTool] {
         &[]
+    }
+
+    /// The words of the program's own command line for `words`, which follow `seatrial SUITE`: for suites that accept the command
+    /// line of another program. `None`, the default: there is no such command line.
+    ///
+    /// # Errors
+    ///
+    /// The words are not those of the other program.
+    fn translate(&self, words: &[OsString]) -> Option<Result<Vec<OsString>, SuiteError>> {
+        let _ = words;
+        None
     }
 
     /// The benchmark of its system, named as the suite: `seatrial bench SUITE`.

@@ -36,6 +36,8 @@ pub struct Setup<'a> {
     pub network: NetworkKind,
     /// The suite's own options.
     pub options: &'a OptionValues,
+    /// The seed of the test, for what must be the same in each run with this seed.
+    pub seed: u64,
     /// Differs from run to run, even with the same seed: for names that no other run may have used.
     pub rng: Rng,
     /// Receives messages for the user.

@@ -42,6 +42,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("report", &["checker", "query"]),
     ("kv-suite", &["suite", "kv", "report"]),
     ("volume-suite", &["suite", "volume", "report"]),
+    ("maelstrom", &["suite"]),
     ("truth", &["check", "kv", "host", "interchange"]),
     (
         "cli",
@@ -51,6 +52,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "system",
             "kv-suite",
             "volume-suite",
+            "maelstrom",
             "report",
             "volume",
             "columnar",

@@ -263,6 +263,7 @@ impl PlannedTest {
             breaks_network: self.breaks_network(),
             network: self.network.kind,
             options: &self.options,
+            seed: self.seed,
             rng: rng.fork("deployment").fork(&clock_word()),
             report: complaint,
         });

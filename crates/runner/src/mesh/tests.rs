@@ -306,3 +306,58 @@ async fn a_flapping_link_holds_what_comes_while_it_is_down() {
     assert_eq!(say(&mut stream, "e").await.unwrap(), "e");
     assert!(calm.elapsed() < period);
 }
+
+/// Records what it is asked.
+#[derive(Debug, Default)]
+struct RecordedFaults(Mutex<Vec<String>>);
+
+impl RecordedFaults {
+    fn note(&self, text: String) {
+        self.0.lock().unwrap().push(text);
+    }
+}
+
+impl LinkControl for RecordedFaults {
+    fn cut(&self, links: &[Link]) {
+        self.note(format!("cut {}", links.len()));
+    }
+
+    fn disturb(&self, links: &[Link], how: Disturbance) {
+        self.note(format!("disturb {} {how:?}", links.len()));
+    }
+
+    fn heal(&self) {
+        self.note("heal".into());
+    }
+
+    fn calm(&self) {
+        self.note("calm".into());
+    }
+
+    fn meter(&self, links: &[Link]) -> Meter {
+        Meter {
+            held_bytes: links.len() as u64,
+            ..Meter::default()
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_attached_network_gets_the_faults() {
+    let mesh = Mesh::without_proxies(Handle::current());
+    assert!(!mesh.can_break_links());
+    let network = Arc::new(RecordedFaults::default());
+    mesh.attach(Arc::clone(&network) as Arc<dyn LinkControl>);
+    assert!(mesh.can_break_links());
+    let links = Link::both(NodeId::server(1), NodeId::server(2));
+    mesh.cut(&links);
+    mesh.heal();
+    mesh.disturb(&links[..1], Disturbance::Lose { percent: 5 });
+    mesh.calm();
+    assert_eq!(mesh.reset(&links), 0);
+    assert_eq!(mesh.meter(&links).held_bytes, 2);
+    assert_eq!(
+        *network.0.lock().unwrap(),
+        ["cut 2", "heal", "disturb 1 Lose { percent: 5 }", "calm"]
+    );
+}
