@@ -90,6 +90,7 @@ pub fn bench_interpreter(
         breaks_network: false,
         network: TestNetwork::default(),
         rate: None,
+        limiting_rate: None,
         checkers: Vec::new(),
         watch: LiveChecks::default(),
         accept_undecided: false,

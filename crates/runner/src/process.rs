@@ -182,7 +182,7 @@ const CLOCK_LIMIT: Duration = Duration::from_secs(10);
 /// Port of nodes that have an address of their own, unless another is asked for.
 const PORT: u16 = 7_000;
 /// Added to a node's number, gives its address: 127.0.0.10 + number.
-const FIRST_ADDRESS: u32 = u32::from_be_bytes([127, 0, 0, 10]);
+pub(crate) const FIRST_ADDRESS: u32 = u32::from_be_bytes([127, 0, 0, 10]);
 
 impl ProcessNodes {
     /// `count` nodes of this system, `n1` to `n<count>`.

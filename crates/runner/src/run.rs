@@ -1,6 +1,7 @@
 //! One test from its first node to its verdict: threads, tasks, phases.
 
 use crate::driver::{DriveResult, Driver, WorkerChannel};
+use crate::load_limit::{LoadLimit, processor_time};
 use crate::nemesis::{Nemesis, NemesisReport};
 use crate::progress::{Phase, ProgressState, Ticker};
 use crate::recorder::{HistoryRecorder, error_chain};
@@ -274,8 +275,10 @@ impl<'a> Run<'a> {
         let tasks = self.spawn_tasks(workers, began);
         self.progress.begin(began);
         self.progress.set_phase(Phase::Running);
+        let used_before = processor_time();
         let (drive, nemesis, tasks) = self.drive(tasks, recorder, began)?;
         let load = began.elapsed();
+        let used = processor_time().saturating_sub(used_before);
         self.progress.set_phase(Phase::Ending);
         let (report, deaths) = self.end(nemesis, tasks, drive.ended, drive.deaths);
         drive.recorder.finish().map_err(write_error)?;
@@ -301,27 +304,36 @@ impl<'a> Run<'a> {
             results: Json::Null,
             counts: self.progress.counts(),
             load,
+            limit: LoadLimit::of(
+                self.test.limiting_rate,
+                self.progress.counts().invoked,
+                load,
+                used,
+                self.test.concurrency,
+            ),
             checked_in: Duration::ZERO,
             faults: report.records,
             crashes: crashes.collect(),
             sighting: watched.sighting,
             warnings: report.warnings,
         };
-        outcome
-            .warnings
-            .extend(self.test.network.limits.iter().cloned());
-        outcome.warnings.extend(cut_short(&outcome));
-        outcome
-            .warnings
-            .extend(rate_missed(self.test.rate, &outcome));
-        let sighting = outcome.sighting.iter().map(Sighting::sentence);
-        outcome.warnings.extend(sighting);
+        self.add_warnings(&mut outcome);
         if let Some(error) = watched.error {
             let text = format!("no checker ran during the test: {error}");
             outcome.warnings.push(text);
         }
-        outcome.warnings.extend(outcome.crashes.iter().map(warning));
         Ok(outcome)
+    }
+
+    /// Adds what the counts, a violation seen early and the ends of nodes give reason to warn of.
+    fn add_warnings(&self, outcome: &mut TestOutcome) {
+        let limits = self.test.network.limits.iter().cloned();
+        let missed = rate_missed(self.test.rate, outcome);
+        let sighting = outcome.sighting.iter().map(Sighting::sentence);
+        let found = limits.chain(cut_short(outcome)).chain(missed).chain(sighting);
+        let found = found.chain(outcome.crashes.iter().map(warning));
+        let found: Vec<String> = found.collect();
+        outcome.warnings.extend(found);
     }
 
     /// Starts the checkers that run during the test; `None` if there are none.
@@ -555,6 +567,7 @@ impl<'a> Run<'a> {
             verdicts: &outcome.verdicts,
             warnings: &outcome.warnings,
             checked_in: outcome.checked_in,
+            limit: outcome.limit,
             sighting: outcome.sighting.as_ref(),
         });
         self.keep(&outcome.results)

@@ -2,8 +2,8 @@
 
 use crate::run::processors;
 use crate::{
-    Clients, Ended, FaultRecord, LiveChecks, NodeError, Nodes, OperationCounts, RunFolder,
-    Sighting, Stop,
+    Clients, Ended, FaultRecord, LiveChecks, LoadLimit, NodeError, Nodes, OperationCounts,
+    RunFolder, Sighting, Stop,
 };
 use seatrial_check::{ChunkReadAhead, SharedSource};
 use seatrial_checker::{Checker, Overview, Validity, Verdict};
@@ -44,6 +44,8 @@ pub struct Test {
     pub network: TestNetwork,
     /// Requested operations per second, if any; a run that made fewer gets a warning.
     pub rate: Option<f64>,
+    /// The rate by which the generator limits itself, to find what limited the run; `None`: it does not.
+    pub limiting_rate: Option<f64>,
     /// Checkers of the complete history.
     pub checkers: Vec<Box<dyn Checker>>,
     /// Checkers that run during the test.
@@ -87,6 +89,8 @@ pub struct TestEvidence<'a> {
     pub warnings: &'a [String],
     /// Time that the checkers took.
     pub checked_in: Duration,
+    /// What limited the number of operations per second.
+    pub limit: LoadLimit,
     /// The first definite violation that was found during the test.
     pub sighting: Option<&'a Sighting>,
 }
@@ -130,6 +134,8 @@ pub struct TestOutcome {
     pub counts: OperationCounts,
     /// Time during which operations were invoked.
     pub load: Duration,
+    /// What limited the number of operations in that time.
+    pub limit: LoadLimit,
     /// Time that the checkers took.
     pub checked_in: Duration,
     /// All faults, with and without effect.
