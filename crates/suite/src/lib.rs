@@ -56,14 +56,20 @@ mod node_addresses;
 mod option;
 mod setup;
 mod simulation;
+mod store_request;
 mod tool;
 
 pub use node_addresses::parse_node_addresses;
 pub use option::{OptionValues, SuiteOption, Verb};
+pub use seatrial_history::Transfer;
 pub use setup::{Deployment, NodeSetup, Report, Setup};
 pub use simulation::{
     BootMachine, ClientStep, SimulatedRun, SimulatedSystem, SimulatedTest, Simulator, Timing, Work,
     simulate,
+};
+pub use store_request::{
+    DataRequest, DataStore, STORE_WORKLOADS, STORE_WORKLOADS_WITHOUT_LOCKS, StoreAnswer,
+    StoreClient, StoreRefusal,
 };
 pub use tool::{SuiteTool, ToolArgument, ToolExit, ToolOption, ToolSetup, find_tool};
 
@@ -79,6 +85,25 @@ use std::sync::Arc;
 
 /// An error of a suite.
 pub type SuiteError = Box<dyn Error + Send + Sync>;
+
+/// Rate and concurrency of a test.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// Operations per second.
+    pub rate: f64,
+    /// Clients.
+    pub concurrency: u32,
+}
+
+/// Enough to meet every fault, few enough to read.
+impl Default for Load {
+    fn default() -> Load {
+        Load {
+            rate: 2_000.0,
+            concurrency: 10,
+        }
+    }
+}
 
 /// A bug that can be planted in a system, so that it can be shown that a test finds it.
 #[derive(Clone, Copy, Debug)]
@@ -164,6 +189,21 @@ pub trait Suite: Send + Sync {
             None | Some(1) => Ok(1),
             Some(count) => Err(format!("{} has one node, not {count}", self.name()).into()),
         }
+    }
+
+    /// Rate and concurrency of a real test that suit the system, unless others are asked for.
+    fn load(&self) -> Load {
+        Load::default()
+    }
+
+    /// The consistency model that the system promises for a workload with these options; `None`: the workload's own. `--model`
+    /// overrides it.
+    fn expected_model(
+        &self,
+        _workload: &str,
+        _options: &OptionValues,
+    ) -> Result<Option<&'static str>, SuiteError> {
+        Ok(None)
     }
 
     /// Options of its own, which `test`, `sim` and `node` accept in addition to the common ones.

@@ -69,6 +69,23 @@ impl OptionValues {
         })
     }
 
+    /// The value of the option `name`, one of `choices`; the first of them when it is not given.
+    pub fn one_of(
+        &self,
+        name: &str,
+        choices: &'static [&'static str],
+    ) -> Result<&'static str, String> {
+        assert!(!choices.is_empty(), "--{name} has a value to choose");
+        let Some(value) = self.get(name) else {
+            return Ok(choices[0]);
+        };
+        let found = choices.iter().find(|choice| value == **choice);
+        found.copied().ok_or_else(|| {
+            let (known, shown) = (choices.join(", "), value.display());
+            format!("--{name} takes one of {known}, not {shown}")
+        })
+    }
+
     /// All options with their values, by name.
     pub fn words(&self) -> impl Iterator<Item = (&'static str, &OsStr)> {
         self.0
@@ -82,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_a_range() {
+    fn values_are_numbers_in_a_range_or_choices() {
         let mut values = OptionValues::default();
         assert_eq!(values.number("memory", 64..=1_000, 256), Ok(256));
         values.insert("memory", "64".into());
@@ -93,6 +110,13 @@ mod tests {
             let expected = format!("--memory takes a whole number from 64 to 1000, not {wrong}");
             assert_eq!(error, expected);
         }
+        let choices = &["always", "never"];
+        assert_eq!(values.one_of("sync", choices), Ok("always"));
+        values.insert("sync", "never".into());
+        assert_eq!(values.one_of("sync", choices), Ok("never"));
+        values.insert("sync", "nver".into());
+        let error = values.one_of("sync", choices).unwrap_err();
+        assert_eq!(error, "--sync takes one of always, never, not nver");
         assert_eq!(values.path("other"), None);
         assert_eq!(values.path("memory"), Some(Path::new("6x")));
     }
