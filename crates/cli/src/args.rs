@@ -25,6 +25,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use own_system::{ClientArguments, ClientCheckArguments, ClientVerb, InitArguments};
 pub(crate) use plan::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb};
 use seatrial_interchange::import::Options;
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 pub(crate) use workload::WorkloadArguments;
@@ -107,9 +108,9 @@ pub(crate) struct RunArguments {
     /// Number of client threads.
     #[arg(long, value_name = "N")]
     pub(crate) concurrency: Option<u32>,
-    /// Operations per second over all clients.
-    #[arg(long, value_name = "OPS_PER_SECOND")]
-    pub(crate) rate: Option<f64>,
+    /// Operations per second over all clients; max: as many as possible [default: the suite's].
+    #[arg(long, value_name = "OPS_PER_SECOND", value_parser = Rate::parse)]
+    pub(crate) rate: Option<Rate>,
     /// Consistency model to check: strict-serializable, serializable, …; linearizable for registers.
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
@@ -456,6 +457,44 @@ pub(crate) struct CompletionsArguments {
     pub(crate) shell: clap_complete::Shell,
 }
 
+/// A number of operations per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Rate {
+    /// As many as possible.
+    Max,
+    /// So many, above 0.
+    PerSecond(f64),
+}
+
+impl Rate {
+    fn parse(text: &str) -> Result<Rate, String> {
+        if text == "max" {
+            return Ok(Rate::Max);
+        }
+        let rate: Option<f64> = text.parse().ok();
+        let rate = rate.filter(|rate| *rate > 0.0 && rate.is_finite());
+        rate.map(Rate::PerSecond)
+            .ok_or_else(|| format!("a rate is a number above 0, or max, not {text:?}"))
+    }
+
+    /// The number; `None`: as many as possible.
+    pub(crate) fn per_second(self) -> Option<f64> {
+        match self {
+            Rate::Max => None,
+            Rate::PerSecond(rate) => Some(rate),
+        }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rate::Max => f.write_str("max"),
+            Rate::PerSecond(rate) => rate.fmt(f),
+        }
+    }
+}
+
 /// A seed as it is printed: hexadecimal without prefix.
 fn parse_seed(text: &str) -> Result<u64, String> {
     u64::from_str_radix(text, 16)
@@ -469,5 +508,20 @@ fn parse_range(text: &str) -> Result<RangeInclusive<u32>, String> {
     match (number(low), number(high)) {
         (Ok(low), Ok(high)) => Ok(low..=high),
         _ => Err(format!("a range is MIN..MAX or one number, not {text:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_a_number_or_max() {
+        assert_eq!(Rate::parse("max"), Ok(Rate::Max));
+        assert_eq!(Rate::parse("0.5"), Ok(Rate::PerSecond(0.5)));
+        for wrong in ["0", "-1", "inf", "NaN", "", "fast"] {
+            let error = format!("a rate is a number above 0, or max, not {wrong:?}");
+            assert_eq!(Rate::parse(wrong), Err(error));
+        }
     }
 }

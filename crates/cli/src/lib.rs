@@ -7,8 +7,8 @@
 //! }
 //! ```
 //!
-//! [`Suite`] is the trait to implement; `docs/guide/suites.md` shows how, `examples/register` has a
-//! complete suite outside of this workspace.
+//! [`Suite`] is the trait to implement; `docs/guide/suites.md` shows how. `examples/redis` is a complete suite outside of this
+//! workspace, in one file that needs no other crate of seatrial: all that a suite usually names is re-exported here.
 
 mod args;
 mod checked_run;
@@ -36,10 +36,23 @@ use args::{Arguments, Command};
 use clap::{CommandFactory as _, FromArgMatches as _};
 use exit::Exit;
 use output::complain;
-use seatrial_suite::Suite;
 use std::process::ExitCode;
 use suite_tools::ToolCall;
 use suites::Suites;
+
+pub use seatrial_checker::Checker;
+pub use seatrial_generator::workload::{Workload, WorkloadOptions};
+pub use seatrial_generator::{Generator, Membership};
+pub use seatrial_history::{Key, Mop, Observed, Op, OpType, Process, Value};
+pub use seatrial_machine::{Fault, FaultKind, NodeId, Rng};
+pub use seatrial_runner::{
+    BoxFuture, Client, ClientError, ClientSlot, Clients, NoNodes, NodeLimits, NodePlace, Nodes,
+    OrdinaryUser, ProcessNodes, ProgramMissing, ServerProgram, System, SystemMembers, free_ports,
+};
+pub use seatrial_suite::{
+    DataRequest, DataStore, Deployment, Load, NodeSetup, OptionValues, PlantedBug, Report, Setup,
+    StoreAnswer, StoreClient, StoreRefusal, Suite, SuiteError, SuiteOption, Transfer, Verb,
+};
 
 /// Runs the program with these suites: reads the command line, carries the verb out, and returns the exit status. Installs a
 /// subscriber of `tracing` and a panic hook, unless the process has a subscriber (`SEATRIAL_LOG` is its level).

@@ -39,6 +39,8 @@ pub struct Report<'a> {
     pub checked_in: Option<Duration>,
     /// Which checkers were chosen and why, when that was a choice.
     pub chosen: Option<String>,
+    /// What limited the number of operations per second, if it is known.
+    pub limit: Option<String>,
 }
 
 impl<'a> Report<'a> {
@@ -62,6 +64,7 @@ impl<'a> Report<'a> {
             files: Vec::new(),
             checked_in: None,
             chosen: None,
+            limit: None,
         };
         report.warnings = report.idle_faults();
         if report.counts.ok == 0 && verdicts.is_empty() {
@@ -97,6 +100,13 @@ impl<'a> Report<'a> {
     #[must_use]
     pub fn checked_in(mut self, time: Duration) -> Self {
         self.checked_in = Some(time);
+        self
+    }
+
+    /// Says what limited the number of operations per second.
+    #[must_use]
+    pub fn limited(mut self, limit: impl Into<String>) -> Self {
+        self.limit = Some(limit.into());
         self
     }
 

@@ -51,6 +51,9 @@ pub fn results_json(report: &Report<'_>) -> Json {
     if let Some(chosen) = &report.chosen {
         put("chosen", json!(chosen));
     }
+    if let Some(limit) = &report.limit {
+        put("limit", json!(limit));
+    }
     put("warnings", json!(report.warnings));
     put(
         "seconds",

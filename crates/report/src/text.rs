@@ -47,6 +47,9 @@ pub fn text(report: &Report<'_>, color: bool) -> String {
         line(&mut out, 1, &painter.paint(BOLD, &heading));
     }
     line(&mut out, 1, &counts(report));
+    if let Some(limit) = &report.limit {
+        line(&mut out, 1, &painter.paint(DIM, &one_line(limit)));
+    }
     if let Some(chosen) = &report.chosen {
         line(&mut out, 1, &painter.paint(DIM, &one_line(chosen)));
     }

@@ -233,9 +233,11 @@ impl SimulationPlan {
     }
 
     fn rate(&self) -> Option<f64> {
+        if let Some(asked) = self.arguments.rate {
+            return asked.per_second();
+        }
         let planned = self.file.as_ref();
-        let planned = planned.and_then(|file| file.plan.options().rate);
-        self.arguments.rate.or(planned)
+        planned.and_then(|file| file.plan.options().rate)
     }
 
     fn check(&self, seed: u64, run: &Run) -> Result<CheckedRun> {

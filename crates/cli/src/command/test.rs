@@ -1,6 +1,6 @@
 //! `seatrial test`: a real system, real faults, a verdict.
 
-use crate::args::TestArguments;
+use crate::args::{Rate, TestArguments};
 use crate::checked_run::{color, save_proofs, write, write_findings};
 use crate::exit::Exit;
 use crate::interrupt::{Signals, signal_runtime};
@@ -33,16 +33,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Client threads, unless asked otherwise.
-const CONCURRENCY: u32 = 10;
 /// Seconds of load, unless asked otherwise.
 const TIME: Duration = Duration::from_secs(20);
 /// Mean time between two faults, unless asked otherwise.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// When clients give up, unless asked otherwise.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Operations per second, unless asked otherwise: enough to meet every fault, few enough to read.
-const RATE: f64 = 2_000.0;
 
 /// How long the last operations may take: drains, and reads of all there is.
 const LAST_LIMIT: Duration = Duration::from_secs(30);
@@ -100,6 +96,8 @@ struct PlannedTest {
     concurrency: u32,
     /// What the clients do, unless a plan says so.
     workload: Option<&'static str>,
+    /// The model that the suite expects of it.
+    expected_model: Option<&'static str>,
     /// The plan.
     file: Option<PlanFile>,
     /// Options of the plan, or of the file that describes the system.
@@ -119,16 +117,10 @@ impl PlannedTest {
         let stated = options.nodes.as_ref().filter(|_| file.is_none());
         let asked = arguments.nodes.or(stated.map(|nodes| nodes.value));
         let nodes = node_count(suite, asked, file.as_ref())?;
-        if let Some(rate) = run.rate {
-            ensure!(
-                rate > 0.0 && rate.is_finite(),
-                "--rate takes a number above 0, not {rate}"
-            );
-        }
         let concurrency = run
             .concurrency
             .or(options.concurrency)
-            .unwrap_or(CONCURRENCY);
+            .unwrap_or(suite.load().concurrency);
         ensure!(
             (1..=10_000).contains(&concurrency),
             "--concurrency goes from 1 to 10000"
@@ -144,6 +136,14 @@ impl PlannedTest {
         let bug = run.bug.as_deref().map(|name| known_bug(suite, name));
         let workload = run.workload.as_deref();
         let workload = workload.unwrap_or_else(|| suite.default_workload());
+        let workload = match &file {
+            Some(_) => None,
+            None => Some(known_workload(suite, workload).map_err(failure)?),
+        };
+        let expected_model = match workload {
+            Some(workload) => suite.expected_model(workload, &own).map_err(failure)?,
+            None => None,
+        };
         Ok(PlannedTest {
             seed: arguments.seed.or(options.seed).unwrap_or_else(draw_seed),
             faults,
@@ -159,10 +159,8 @@ impl PlannedTest {
             nodes,
             network: TestNetwork::default(),
             concurrency,
-            workload: match &file {
-                Some(_) => None,
-                None => Some(known_workload(suite, workload).map_err(failure)?),
-            },
+            workload,
+            expected_model,
             arguments: arguments.clone(),
             file,
             suite,
@@ -177,10 +175,13 @@ impl PlannedTest {
         self.workload.or(planned).unwrap_or_default()
     }
 
-    /// Operations per second; `None`: as fast as the plan says.
+    /// Operations per second; `None`: as fast as the plan says, or as possible.
     fn rate(&self) -> Option<f64> {
-        let usual = self.file.is_none().then_some(RATE);
-        self.arguments.run.rate.or(self.planned.rate).or(usual)
+        if let Some(asked) = self.arguments.run.rate {
+            return asked.per_second();
+        }
+        let usual = self.file.is_none().then_some(self.suite.load().rate);
+        self.planned.rate.or(usual)
     }
 
     fn ops(&self) -> Option<u64> {
@@ -228,13 +229,17 @@ impl PlannedTest {
         let name = self.workload.unwrap_or_default();
         let workload = self.suite.workload(name, &rng.fork("workload"), &options);
         let workload = workload.map_err(failure)?;
-        let rate = self.rate().unwrap_or(RATE);
+        let interval = self.rate().map(|rate| Duration::from_secs_f64(1.0 / rate));
         let length = self.length.unwrap_or(TIME);
         let recovery = PlannedTest::recovery(length);
-        let clients = workload
-            .generator
-            .stagger(rng.fork("stagger"), Duration::from_secs_f64(1.0 / rate))
-            .limit(self.ops().unwrap_or(u64::MAX));
+        let staggered = match interval {
+            Some(mean) => workload
+                .generator
+                .stagger(rng.fork("stagger"), mean)
+                .boxed(),
+            None => workload.generator,
+        };
+        let clients = staggered.limit(self.ops().unwrap_or(u64::MAX));
         let phase_options = TestPhasesOptions {
             duration: length.saturating_sub(recovery),
             recovery,
@@ -284,7 +289,8 @@ impl PlannedTest {
             generator,
             breaks_network: self.breaks_network(),
             network: self.network.clone(),
-            rate: self.arguments.run.rate,
+            rate: self.arguments.run.rate.and_then(Rate::per_second),
+            limiting_rate: self.rate(),
             checkers,
             watch,
             accept_undecided: self.accepts_undecided(),
@@ -299,7 +305,8 @@ impl PlannedTest {
                     ..
                 } = evidence;
                 let report = Report::new(attributes, overview, verdicts);
-                let mut report = report.checked_in(evidence.checked_in);
+                let report = report.checked_in(evidence.checked_in);
+                let mut report = report.limited(evidence.limit.to_string());
                 for warning in evidence.warnings {
                     report = report.warn(warning.clone());
                 }
@@ -325,7 +332,11 @@ impl PlannedTest {
     fn model(&self) -> Option<&str> {
         let planned = self.planned.model.as_ref();
         let asked = self.arguments.run.model.as_deref();
-        asked.or(planned.map(|model| model.value.as_str()))
+        let asked = asked.or(planned.map(|model| model.value.as_str()));
+        match &self.file {
+            Some(_) => asked,
+            None => asked.or(self.expected_model),
+        }
     }
 
     /// Is a history without anomalies accepted although questions stayed open?
@@ -453,7 +464,8 @@ impl PlannedTest {
         let files = files.chain(found.then_some("findings")).chain(proofs);
         let mut report = report
             .in_folder(outcome.folder.display().to_string(), files)
-            .checked_in(outcome.checked_in);
+            .checked_in(outcome.checked_in)
+            .limited(outcome.limit.to_string());
         for warning in &outcome.warnings {
             report = report.warn(warning.clone());
         }
