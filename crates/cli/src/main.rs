@@ -1,11 +1,27 @@
 //! The binary `seatrial`, with the bundled suites.
 
+use seatrial_suite::Suite;
 use std::process::ExitCode;
 
+/// The suites of this binary. Those of databases are there by features of the package.
+const SUITES: &[&dyn Suite] = &[
+    &seatrial_kv_suite::SUITE,
+    &seatrial_volume_suite::SUITE,
+    &seatrial_maelstrom::SUITE,
+    #[cfg(feature = "redis")]
+    &seatrial_redis_suite::REDIS,
+    #[cfg(feature = "redis")]
+    &seatrial_redis_suite::SENTINEL,
+    #[cfg(feature = "redis")]
+    &seatrial_redis_suite::CLUSTER,
+    #[cfg(feature = "postgres")]
+    &seatrial_postgres_suite::POSTGRES,
+    #[cfg(feature = "postgres")]
+    &seatrial_postgres_suite::STANDBY,
+    #[cfg(feature = "etcd")]
+    &seatrial_etcd_suite::ETCD,
+];
+
 fn main() -> ExitCode {
-    seatrial::main(&[
-        &seatrial_kv_suite::SUITE,
-        &seatrial_volume_suite::SUITE,
-        &seatrial_maelstrom::SUITE,
-    ])
+    seatrial::main(SUITES)
 }

@@ -1,0 +1,153 @@
+//! etcd as a system under test: one, three or five members.
+//!
+//! Clients use the JSON gateway that each member has, over HTTP: the crates for etcd's own protocol need the compiler of protocol
+//! buffers on the machine that builds. The gateway passes requests on to the same service of the same process.
+//!
+//! # Reading order
+//!
+//! `lib.rs` (what the suite declares), `gateway.rs` (one connection, and which errors are definite), `etcd_keys.rs` (requests and
+//! replies about keys), `etcd_client.rs` (requests of a test as transactions of etcd), `etcd_nodes.rs` (the members).
+//!
+//! # What is absent
+//!
+//! - No proxy between members: each announces one address to all others.
+//! - No retry of a write that may have reached a member. A transaction whose comparisons failed is begun again: it changed
+//!   nothing.
+
+mod etcd_client;
+mod etcd_keys;
+mod etcd_nodes;
+mod gateway;
+
+use etcd_client::EtcdClients;
+use etcd_nodes::EtcdSystem;
+use seatrial_machine::FaultKind;
+use seatrial_runner::{NodeLimits, ProcessNodes, ServerProgram, free_ports};
+use seatrial_suite::{
+    Deployment, Load, STORE_WORKLOADS, Setup, Suite, SuiteError, SuiteOption, Verb,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The suite of etcd.
+pub static ETCD: Etcd = Etcd;
+
+/// The suite of etcd.
+#[derive(Clone, Copy, Debug)]
+pub struct Etcd;
+
+const SERVER: ServerProgram = ServerProgram {
+    name: "etcd",
+    folders: &[],
+    install: "apt-get install --no-install-recommends etcd-server",
+};
+/// Versions with which the suite was tried.
+const TRIED: &str = "3.4";
+
+const READS: &str = "reads";
+const LEASE: &str = "lease";
+
+const OPTIONS: [SuiteOption; 2] = [
+    SuiteOption {
+        name: READS,
+        value_name: "HOW",
+        about: "Consistency of reads: linearizable (a quorum is asked), serializable (the client's own member answers)",
+        default: Some("linearizable"),
+        verbs: &[Verb::Test],
+    },
+    SuiteOption {
+        name: LEASE,
+        value_name: "SECONDS",
+        about: "Time to live of the lease of a lock, 1 to 3600",
+        default: Some("10"),
+        verbs: &[Verb::Test],
+    },
+];
+
+impl Suite for Etcd {
+    fn name(&self) -> &'static str {
+        "etcd"
+    }
+
+    fn about(&self) -> &'static str {
+        "etcd, one, three or five members"
+    }
+
+    fn workloads(&self) -> &'static [&'static str] {
+        &STORE_WORKLOADS
+    }
+
+    fn default_workload(&self) -> &'static str {
+        "list-append"
+    }
+
+    fn node_count(&self, asked: Option<u32>) -> Result<u32, SuiteError> {
+        match asked {
+            None => Ok(3),
+            Some(count @ (1 | 3 | 5)) => Ok(count),
+            Some(count) => Err(format!("etcd runs on 1, 3 or 5 nodes, not {count}").into()),
+        }
+    }
+
+    fn options(&self) -> &'static [SuiteOption] {
+        &OPTIONS
+    }
+
+    fn faults(&self) -> &'static [FaultKind] {
+        &[FaultKind::Kill, FaultKind::Pause]
+    }
+
+    fn needs_addresses(&self) -> bool {
+        true
+    }
+
+    fn load(&self) -> Load {
+        Load {
+            rate: 500.0,
+            concurrency: 12,
+        }
+    }
+
+    fn deploy(&self, setup: &Setup<'_>) -> Result<Deployment, SuiteError> {
+        let reads = setup
+            .options
+            .one_of(READS, &["linearizable", "serializable"])?;
+        let lease = setup.options.number(LEASE, 1..=3_600, 10)?;
+        let (server, version) = SERVER.version("--version")?;
+        if !version.contains(&format!(": {TRIED}.")) {
+            (setup.report)(format_args!(
+                " note: this suite was tried with etcd {TRIED}, not with: {version}"
+            ));
+        }
+        if setup.breaks_network && setup.nodes > 1 && !setup.network.has_whole_addresses() {
+            (setup.report)(format_args!(
+                " note: on the network `{}` the links between members cannot be cut, only those of clients: a member has one \
+                 address for all others",
+                setup.network
+            ));
+        }
+        let port = match setup.port {
+            Some(port) => port,
+            None => free_ports(setup.nodes, 2, setup.rng.fork("ports").word())?,
+        };
+        let system = EtcdSystem {
+            server,
+            token: format!("{:x}", setup.rng.fork("cluster").word()),
+        };
+        let limits = NodeLimits {
+            ready: Duration::from_secs(30),
+            ..NodeLimits::default()
+        };
+        let nodes = ProcessNodes::new(Arc::new(system), setup.nodes);
+        Ok(Deployment {
+            nodes: Arc::new(nodes.with_port(port).with_limits(limits)),
+            clients: Arc::new(EtcdClients::new(
+                setup.timeout,
+                setup.workload.unwrap_or_default(),
+                reads == "serializable",
+                lease,
+                setup.rng.fork("owners"),
+            )),
+        })
+    }
+}

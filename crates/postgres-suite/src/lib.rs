@@ -1,0 +1,258 @@
+//! PostgreSQL as a system under test: one server, or a primary with a streaming standby.
+//!
+//! | suite | nodes | what is expected of it |
+//! | --- | --- | --- |
+//! | [`POSTGRES`] | n1 | the isolation level that `--isolation` names |
+//! | [`STANDBY`] | n1 is the primary, n2 its standby, where half of the clients read | the same, which it does not hold |
+//!
+//! | `--isolation` | model to check | why |
+//! | --- | --- | --- |
+//! | `read-committed` | `read-committed` | |
+//! | `repeatable-read` | `snapshot-isolation` | each transaction reads one snapshot, and the first updater wins |
+//! | `serializable` | `serializable` | a standby offers `repeatable-read` at most |
+//!
+//! # Reading order
+//!
+//! `lib.rs` (what the suites declare), `postgres_session.rs` (a connection, its transactions, and which errors are
+//! definite), `postgres_client.rs` (requests as statements), `tables.rs` (what they use), `postgres_nodes.rs` (the
+//! servers), `initial_data.rs` (their folders before the first start).
+//!
+//! # What is absent
+//!
+//! - No failover: PostgreSQL has none without further programs.
+//! - No retry: a transaction that the server aborts is a failed operation.
+
+mod initial_data;
+mod postgres_client;
+mod postgres_nodes;
+mod postgres_session;
+mod tables;
+
+use initial_data::InitialData;
+use postgres_client::PostgresClients;
+use postgres_nodes::PostgresSystem;
+use seatrial_machine::FaultKind;
+use seatrial_runner::{NodeLimits, OrdinaryUser, ProcessNodes, ServerProgram, free_ports};
+use seatrial_suite::{
+    Deployment, Load, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup, Suite, SuiteError,
+    SuiteOption, Verb,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One server.
+pub static POSTGRES: Postgres = Postgres(PostgresTopology::One);
+/// A primary and a streaming standby.
+pub static STANDBY: Postgres = Postgres(PostgresTopology::Standby);
+
+/// The suite of one topology of PostgreSQL.
+#[derive(Clone, Copy, Debug)]
+pub struct Postgres(PostgresTopology);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PostgresTopology {
+    One,
+    Standby,
+}
+
+impl PostgresTopology {
+    /// Number of nodes.
+    fn nodes(self) -> u32 {
+        match self {
+            PostgresTopology::One => 1,
+            PostgresTopology::Standby => 2,
+        }
+    }
+}
+
+/// Where Debian and others put the programs of the server.
+const FOLDERS: &[&str] = &[
+    "/usr/lib/postgresql/*/bin",
+    "/usr/pgsql-*/bin",
+    "/usr/local/pgsql/bin",
+];
+/// The command that installs them.
+const INSTALL: &str = "apt-get install --no-install-recommends postgresql";
+const SERVER: ServerProgram = ServerProgram {
+    name: "postgres",
+    folders: FOLDERS,
+    install: INSTALL,
+};
+const INITDB: ServerProgram = ServerProgram {
+    name: "initdb",
+    folders: FOLDERS,
+    install: INSTALL,
+};
+/// Versions with which the suites were tried.
+const TRIED: &str = "15";
+/// Users that the server runs as if the test runs as root, which it refuses.
+const USERS: [&str; 2] = ["postgres", "nobody"];
+
+const ISOLATION: &str = "isolation";
+const SYNCHRONOUS: &str = "synchronous";
+const READS: &str = "reads";
+
+/// The isolation levels; the default first.
+const LEVELS: &[&str] = &["serializable", "repeatable-read", "read-committed"];
+
+const OPTIONS: [SuiteOption; 3] = [
+    SuiteOption {
+        name: ISOLATION,
+        value_name: "LEVEL",
+        about: "Isolation level of transactions: serializable, repeatable-read, read-committed; it decides the model to check",
+        default: Some("serializable"),
+        verbs: &[Verb::Test],
+    },
+    SuiteOption {
+        name: SYNCHRONOUS,
+        value_name: "WHEN",
+        about: "Does a commit wait for the standby: off, on",
+        default: Some("off"),
+        verbs: &[Verb::Test],
+    },
+    SuiteOption {
+        name: READS,
+        value_name: "FROM",
+        about: "Where transactions that only read go: any (each client's own node), or primary",
+        default: Some("any"),
+        verbs: &[Verb::Test],
+    },
+];
+
+impl Suite for Postgres {
+    fn name(&self) -> &'static str {
+        match self.0 {
+            PostgresTopology::One => "postgres",
+            PostgresTopology::Standby => "postgres-standby",
+        }
+    }
+
+    fn about(&self) -> &'static str {
+        match self.0 {
+            PostgresTopology::One => "PostgreSQL, one server",
+            PostgresTopology::Standby => {
+                "PostgreSQL, a primary and a streaming standby, which is read"
+            }
+        }
+    }
+
+    fn workloads(&self) -> &'static [&'static str] {
+        &STORE_WORKLOADS_WITHOUT_LOCKS
+    }
+
+    fn default_workload(&self) -> &'static str {
+        "list-append"
+    }
+
+    fn node_count(&self, asked: Option<u32>) -> Result<u32, SuiteError> {
+        let count = self.0.nodes();
+        match asked.filter(|asked| *asked != count) {
+            None => Ok(count),
+            Some(asked) => {
+                let nodes = if count == 1 { "one node" } else { "two nodes" };
+                Err(format!("{} has {nodes}, not {asked}", self.name()).into())
+            }
+        }
+    }
+
+    fn options(&self) -> &'static [SuiteOption] {
+        match self.0 {
+            PostgresTopology::One => &OPTIONS[..1],
+            PostgresTopology::Standby => &OPTIONS,
+        }
+    }
+
+    fn faults(&self) -> &'static [FaultKind] {
+        &[FaultKind::Kill, FaultKind::Pause, FaultKind::Partition]
+    }
+
+    fn load(&self) -> Load {
+        Load {
+            rate: 1_000.0,
+            concurrency: 10,
+        }
+    }
+
+    fn expected_model(
+        &self,
+        workload: &str,
+        options: &OptionValues,
+    ) -> Result<Option<&'static str>, SuiteError> {
+        let level = options.one_of(ISOLATION, LEVELS)?;
+        let model = match level {
+            "repeatable-read" => "snapshot-isolation",
+            other => other,
+        };
+        let is_of_transactions = matches!(workload, "list-append" | "rw-register");
+        Ok(is_of_transactions.then_some(model))
+    }
+
+    fn deploy(&self, setup: &Setup<'_>) -> Result<Deployment, SuiteError> {
+        let isolation = setup.options.one_of(ISOLATION, LEVELS)?;
+        let is_synchronous = setup.options.one_of(SYNCHRONOUS, &["off", "on"])? == "on";
+        let reads_anywhere = setup.options.one_of(READS, &["any", "primary"])? == "any";
+        let (server, version) = SERVER.version("--version")?;
+        if !version.contains(&format!(" {TRIED}.")) {
+            (setup.report)(format_args!(
+                " note: this suite was tried with PostgreSQL {TRIED}, not with: {version}"
+            ));
+        }
+        let port = match setup.port {
+            Some(port) => port,
+            None => free_ports(setup.nodes, 1, setup.rng.fork("ports").word())?,
+        };
+        let user = OrdinaryUser::find(&USERS)?;
+        let system = PostgresSystem {
+            server,
+            // Clients that are opened again come before the server has noticed the end of the former ones.
+            connections: setup.concurrency * 6 + 50,
+            has_standby: self.0 == PostgresTopology::Standby,
+            is_synchronous,
+            data: InitialData::new(INITDB.find()?, user.clone()),
+            user,
+        };
+        let limits = NodeLimits {
+            ready: Duration::from_secs(30),
+            ..NodeLimits::default()
+        };
+        let nodes = ProcessNodes::new(Arc::new(system), setup.nodes);
+        Ok(Deployment {
+            nodes: Arc::new(nodes.with_port(port).with_limits(limits)),
+            clients: Arc::new(PostgresClients {
+                isolation,
+                timeout: setup.timeout,
+                reads_anywhere,
+                workload: setup.workload.unwrap_or_default(),
+            }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_isolation_level_decides_the_model() {
+        let mut options = OptionValues::default();
+        let model =
+            |workload: &str, options: &OptionValues| POSTGRES.expected_model(workload, options);
+        assert_eq!(
+            model("list-append", &options).unwrap(),
+            Some("serializable")
+        );
+        options.insert(ISOLATION, "repeatable-read".into());
+        assert_eq!(
+            model("rw-register", &options).unwrap(),
+            Some("snapshot-isolation")
+        );
+        assert_eq!(model("bank", &options).unwrap(), None);
+        options.insert(ISOLATION, "none".into());
+        assert!(model("bank", &options).is_err());
+        for workload in POSTGRES.workloads() {
+            let options = OptionValues::default();
+            let model = model(workload, &options).unwrap();
+            assert!(POSTGRES.checkers(workload, model).is_ok(), "{workload}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Redis as a system under test: one server, a primary with replicas and sentinels, a cluster.
+//!
+//! | suite | nodes | what is expected of it |
+//! | --- | --- | --- |
+//! | [`REDIS`] | n1 | linearizable, also after kills: the log is written before a reply |
+//! | [`SENTINEL`] | n1 to n3 hold the data, n4 to n6 are sentinels | acknowledged writes are lost at failovers, as documented |
+//! | [`CLUSTER`] | n1 to n3 are primaries, n4 to n6 their replicas | the same |
+//!
+//! # Reading order
+//!
+//! `lib.rs` (what the suites declare), `commands.rs` (a request as commands of Redis, and their replies),
+//! `redis_connection.rs` (one connection, and which errors are definite), `redis_session.rs` (which node a command goes
+//! to), `redis_client.rs` (a request from its first command to its answer), `redis_nodes.rs` (the servers), `cluster.rs`
+//! (how a cluster is made from them).
+//!
+//! # What is absent
+//!
+//! - No retry of a command that may have reached a server: its outcome is unknown.
+//! - No proxy between nodes: they announce their addresses to each other, so all must reach a node at the same one.
+
+mod cluster;
+mod commands;
+mod redis_client;
+mod redis_connection;
+mod redis_nodes;
+mod redis_session;
+
+use redis_client::RedisClients;
+use redis_nodes::RedisSystem;
+use seatrial_machine::FaultKind;
+use seatrial_runner::{NodeLimits, ProcessNodes, ServerProgram, free_ports};
+use seatrial_suite::{
+    Deployment, Load, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup, Suite, SuiteError,
+    SuiteOption, Verb,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One server.
+pub static REDIS: Redis = Redis(RedisTopology::One);
+/// A primary and two replicas, watched by three sentinels.
+pub static SENTINEL: Redis = Redis(RedisTopology::Sentinel);
+/// A cluster of three primaries, each with a replica.
+pub static CLUSTER: Redis = Redis(RedisTopology::Cluster);
+
+/// The suite of one topology of Redis.
+#[derive(Clone, Copy, Debug)]
+pub struct Redis(RedisTopology);
+
+/// The servers and their parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RedisTopology {
+    One,
+    Sentinel,
+    Cluster,
+}
+
+impl RedisTopology {
+    /// Number of nodes.
+    fn nodes(self) -> u32 {
+        match self {
+            RedisTopology::One => 1,
+            RedisTopology::Sentinel | RedisTopology::Cluster => 6,
+        }
+    }
+
+    /// The nodes that hold data.
+    fn data_nodes(self) -> u32 {
+        match self {
+            RedisTopology::Sentinel => 3,
+            RedisTopology::One | RedisTopology::Cluster => self.nodes(),
+        }
+    }
+}
+
+/// The server; sentinels are the same program.
+const SERVER: ServerProgram = ServerProgram {
+    name: "redis-server",
+    folders: &[],
+    install: "apt-get install --no-install-recommends redis-server",
+};
+/// Versions with which the suites were tried.
+const TRIED: &str = "7.0";
+
+const FSYNC: &str = "fsync";
+const DOWN_AFTER: &str = "down-after";
+const MIN_REPLICAS: &str = "min-replicas";
+const DISCOVERY: &str = "discovery";
+const READS: &str = "reads";
+
+const OPTIONS: [SuiteOption; 5] = [
+    SuiteOption {
+        name: FSYNC,
+        value_name: "WHEN",
+        about: "When the log is synced: always, everysec, no; kills alone lose nothing with any of them",
+        default: Some("everysec"),
+        verbs: &[Verb::Test],
+    },
+    SuiteOption {
+        name: DOWN_AFTER,
+        value_name: "MS",
+        about: "Milliseconds of silence after which a node is down for the others, 100 to 60000",
+        default: Some("1000"),
+        verbs: &[Verb::Test],
+    },
+    SuiteOption {
+        name: MIN_REPLICAS,
+        value_name: "N",
+        about: "Replicas that a primary must have to accept writes, 0 to 2",
+        default: Some("0"),
+        verbs: &[Verb::Test],
+    },
+    SuiteOption {
+        name: DISCOVERY,
+        value_name: "HOW",
+        about: "How clients find the primary: sentinel, or role (the first node that says that it is one, as health checks do)",
+        default: Some("sentinel"),
+        verbs: &[Verb::Test],
+    },
+    SuiteOption {
+        name: READS,
+        value_name: "FROM",
+        about: "Where reads go: primary, or any (each client's own data node)",
+        default: Some("primary"),
+        verbs: &[Verb::Test],
+    },
+];
+
+/// The values of the options.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    topology: RedisTopology,
+    fsync: &'static str,
+    down_after: u64,
+    min_replicas: u64,
+    by_role: bool,
+    reads_anywhere: bool,
+}
+
+impl Settings {
+    fn read(topology: RedisTopology, options: &OptionValues) -> Result<Settings, SuiteError> {
+        Ok(Settings {
+            topology,
+            fsync: options.one_of(FSYNC, &["everysec", "always", "no"])?,
+            down_after: options.number(DOWN_AFTER, 100..=60_000, 1_000)?,
+            min_replicas: options.number(MIN_REPLICAS, 0..=2, 0)?,
+            by_role: options.one_of(DISCOVERY, &["sentinel", "role"])? == "role",
+            reads_anywhere: options.one_of(READS, &["primary", "any"])? == "any",
+        })
+    }
+}
+
+impl Suite for Redis {
+    fn name(&self) -> &'static str {
+        match self.0 {
+            RedisTopology::One => "redis",
+            RedisTopology::Sentinel => "redis-sentinel",
+            RedisTopology::Cluster => "redis-cluster",
+        }
+    }
+
+    fn about(&self) -> &'static str {
+        match self.0 {
+            RedisTopology::One => "Redis, one server",
+            RedisTopology::Sentinel => "Redis, a primary, two replicas, three sentinels",
+            RedisTopology::Cluster => "Redis Cluster, three primaries with a replica each",
+        }
+    }
+
+    fn workloads(&self) -> &'static [&'static str] {
+        &STORE_WORKLOADS_WITHOUT_LOCKS
+    }
+
+    /// What replication loses shows best in a set.
+    fn default_workload(&self) -> &'static str {
+        match self.0 {
+            RedisTopology::One => "list-append",
+            RedisTopology::Sentinel | RedisTopology::Cluster => "set",
+        }
+    }
+
+    fn node_count(&self, asked: Option<u32>) -> Result<u32, SuiteError> {
+        let count = self.0.nodes();
+        match asked.filter(|asked| *asked != count) {
+            None => Ok(count),
+            Some(asked) => {
+                let plural = if count == 1 { "node" } else { "nodes" };
+                Err(format!("{} has {count} {plural}, not {asked}", self.name()).into())
+            }
+        }
+    }
+
+    fn options(&self) -> &'static [SuiteOption] {
+        &OPTIONS
+    }
+
+    fn faults(&self) -> &'static [FaultKind] {
+        &[FaultKind::Kill, FaultKind::Pause]
+    }
+
+    fn needs_addresses(&self) -> bool {
+        self.0 != RedisTopology::One
+    }
+
+    fn load(&self) -> Load {
+        Load {
+            rate: 5_000.0,
+            concurrency: 12,
+        }
+    }
+
+    fn deploy(&self, setup: &Setup<'_>) -> Result<Deployment, SuiteError> {
+        let settings = Settings::read(self.0, setup.options)?;
+        let (server, version) = SERVER.version("--version")?;
+        if !version.contains(&format!("v={TRIED}.")) {
+            (setup.report)(format_args!(
+                " note: this suite was tried with Redis {TRIED}, not with: {version}"
+            ));
+        }
+        let is_cut = setup.breaks_network && self.0 != RedisTopology::One;
+        if is_cut && !setup.network.has_whole_addresses() {
+            (setup.report)(format_args!(
+                " note: on the network `{}` the links between nodes cannot be cut, only those of clients: a node announces one \
+                 address to all others",
+                setup.network
+            ));
+        }
+        let port = match setup.port {
+            Some(port) => port,
+            None => free_ports(setup.nodes, 2, setup.rng.fork("ports").word())?,
+        };
+        let system = RedisSystem { server, settings };
+        let limits = NodeLimits {
+            ready: Duration::from_secs(40),
+            ..NodeLimits::default()
+        };
+        let nodes = ProcessNodes::new(Arc::new(system), setup.nodes);
+        Ok(Deployment {
+            nodes: Arc::new(nodes.with_port(port).with_limits(limits)),
+            clients: Arc::new(RedisClients {
+                settings,
+                timeout: setup.timeout,
+                workload: setup.workload.unwrap_or_default(),
+            }),
+        })
+    }
+}
