@@ -4,7 +4,9 @@
 
 use seatrial_checker::Validity;
 use seatrial_generator::workload::WorkloadOptions;
-use seatrial_generator::{FaultOptions, Generator, TestPhasesOptions, fault_package, test_phases};
+use seatrial_generator::{
+    FaultOptions, FaultPackage, Generator, TestPhasesOptions, fault_package, test_phases,
+};
 use seatrial_machine::{FaultKind, NodeId, Rng};
 use seatrial_maelstrom::SUITE;
 use seatrial_runner::{
@@ -96,14 +98,7 @@ impl Trial {
             .unwrap();
         let operations = made.generator;
         let clients = operations.stagger(rng.fork("stagger"), Duration::from_millis(5));
-        let faults = (!self.faults.is_empty()).then(|| {
-            let servers: Vec<NodeId> = (1..=NODES).map(NodeId::server).collect();
-            let clients: Vec<NodeId> = (0..NODES).map(NodeId::client).collect();
-            let interval = Duration::from_millis(500);
-            let mut options = FaultOptions::new(self.faults.clone(), servers, clients, interval);
-            options.omitted.extend(SUITE.omitted_faults());
-            fault_package(options, rng.fork("faults"))
-        });
+        let faults = self.faults(&rng);
         let phases = TestPhasesOptions {
             duration: Duration::from_secs(self.seconds),
             recovery: Duration::from_secs(1),
@@ -137,6 +132,18 @@ impl Trial {
             panic!("{} {}: {error}\n{log}", self.workload, self.argument)
         });
         (outcome, folder)
+    }
+
+    fn faults(&self, rng: &Rng) -> Option<FaultPackage> {
+        if self.faults.is_empty() {
+            return None;
+        }
+        let servers: Vec<NodeId> = (1..=NODES).map(NodeId::server).collect();
+        let clients: Vec<NodeId> = (0..NODES).map(NodeId::client).collect();
+        let interval = Duration::from_millis(500);
+        let mut options = FaultOptions::new(self.faults.clone(), servers, clients, interval);
+        options.omitted.extend(SUITE.omitted_faults());
+        Some(fault_package(options, rng.fork("faults")))
     }
 
     fn is_valid(&self) {

@@ -330,7 +330,10 @@ impl<'a> Run<'a> {
         let limits = self.test.network.limits.iter().cloned();
         let missed = rate_missed(self.test.rate, outcome);
         let sighting = outcome.sighting.iter().map(Sighting::sentence);
-        let found = limits.chain(cut_short(outcome)).chain(missed).chain(sighting);
+        let found = limits
+            .chain(cut_short(outcome))
+            .chain(missed)
+            .chain(sighting);
         let found = found.chain(outcome.crashes.iter().map(warning));
         let found: Vec<String> = found.collect();
         outcome.warnings.extend(found);
