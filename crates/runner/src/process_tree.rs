@@ -145,7 +145,10 @@ mod tests {
         }
         shell.wait().unwrap();
         for process in &all {
-            assert!(!process.is_running() && !process.signal(Signal::KILL).unwrap());
+            while process.is_running() {
+                std::thread::yield_now(); // SIGKILL takes effect later than the call returns
+            }
+            assert!(!process.signal(Signal::KILL).unwrap());
         }
     }
 }
