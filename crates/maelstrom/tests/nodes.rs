@@ -118,6 +118,7 @@ impl Trial {
             breaks_network: true,
             network: TestNetwork::default(),
             rate: None,
+            limiting_rate: None,
             checkers: SUITE.checkers(workload, None).unwrap(),
             watch: LiveChecks::default(),
             accept_undecided: true,

@@ -151,6 +151,7 @@
 //!         breaks_network: false,
 //!         network: TestNetwork::default(),
 //!         rate: None,
+//!         limiting_rate: None,
 //!         checkers: vec![Box::new(Linearizable::new(Model::Register))],
 //!         watch: LiveChecks::default(),
 //!         accept_undecided: false,

@@ -164,6 +164,7 @@ pub(crate) fn test(folder: &Path, generator: Box<dyn Generator>) -> Test {
         breaks_network: true,
         network: TestNetwork::default(),
         rate: None,
+        limiting_rate: None,
         checkers: vec![Box::new(Length)],
         watch: LiveChecks::default(),
         accept_undecided: false,
