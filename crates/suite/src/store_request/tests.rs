@@ -39,7 +39,7 @@ fn every_operation_of_the_named_workloads_is_a_request() {
         let history = Simulation::perfect(made.generator.limit(200).clients(), 3).run();
         let history = history.expect("a history");
         for op in history.iter().filter(|op| op.is_invoke()) {
-            assert!(DataRequest::of(&op).is_ok(), "{name}: {op}");
+            assert!(DataRequest::of(op).is_ok(), "{name}: {op}");
         }
     }
     let odd = Op::invoke(Process::Client(0), "read", Value::Int(1));
