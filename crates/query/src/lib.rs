@@ -80,6 +80,7 @@ mod closures;
 mod collect;
 mod distribution;
 mod end;
+mod excerpt_fold;
 mod fuse;
 mod group_by;
 mod items;
@@ -93,10 +94,13 @@ mod pick;
 mod pipeline;
 mod question;
 mod rank;
+mod selection;
+mod subject;
 pub mod view;
 
 pub use distribution::{Bucket, Distribution};
 pub use end::Post;
+pub use excerpt_fold::{CopiedOps, ExcerptFold};
 pub use fuse::{Facet, Fuse, Fused, fuse};
 pub use group_by::GroupBy;
 pub use items::{Each, Items, Ops};
@@ -109,6 +113,8 @@ pub use pipeline::{
     Clients, Keep, MopRef, MopsOfOps, OfKind, OpTest, Pipeline, Stage, Through, Whole,
 };
 pub use question::Question;
+pub use selection::Selection;
+pub use subject::{ChunkSubjects, OperationSubject, SubjectSet};
 pub use view::{ChunkCache, OpRef, View, ViewError, ViewFilter, ViewOp};
 
 use seatrial_history::{Chunk, Op, Order};
