@@ -39,6 +39,7 @@ mod driver;
 mod feed;
 mod follower;
 pub mod infer;
+mod minimum_load;
 mod prefix_check;
 mod question;
 mod registry;
@@ -52,7 +53,8 @@ pub use driver::{
     CheckAnswer, CheckStage, Options, SharedSource, Stopped, Unwatched, Watch, check, references,
 };
 pub use follower::Follower;
-pub use question::{CheckQuestion, Request, RequestError, needs_shapes, question};
+pub use minimum_load::MinimumLoad;
+pub use question::{CheckQuestion, NODE_STATES, Request, RequestError, needs_shapes, question};
 pub use registry::{CHECKERS, Entry, UnknownName, by_name, entry, for_workload, names, proves};
 pub use replay::{is_refuted, prove, replay};
 pub use seatrial_data_models::{StateTableRow, TableModel};

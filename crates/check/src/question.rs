@@ -4,13 +4,16 @@ use crate::infer::{Guess, Shapes, of_workload};
 use crate::registry::{Entry, UnknownName, by_name, entry, isolation, rw_register};
 use crate::suite_workloads::{SuiteWorkloads, is_of_suite, of_suite};
 use crate::workloads::checkers_of;
-use seatrial_checker::{Checker, Verdict};
+use seatrial_checker::{Checker, Divergence, Verdict};
 use seatrial_cycles::Level;
 use seatrial_history::Provenance;
 use seatrial_inference::{Inference, RwRegister};
 use seatrial_isolation::Isolation;
 use serde_json::Value as Json;
 use std::sync::Arc;
+
+/// The attribute of a test whose nodes report their states at its end: it is checked by [`Divergence`] too.
+pub const NODE_STATES: &str = "node_states";
 
 /// What a person asked for. What is not asked for, the history says.
 #[derive(Clone, Debug, Default)]
@@ -151,8 +154,12 @@ fn chosen(
     request: &Request,
     attributes: &Json,
     origin: &Origin,
-    checkers: Vec<Box<dyn Checker>>,
+    mut checkers: Vec<Box<dyn Checker>>,
 ) -> Result<CheckQuestion, RequestError> {
+    // The nodes of this test report their states, whatever its workload.
+    if request.checkers.is_none() && attributes[NODE_STATES] == true {
+        checkers.push(Box::new(Divergence));
+    }
     let provenance = Provenance::of_attributes(attributes);
     let shown: Vec<&str> = checkers.iter().map(|one| one.name()).collect();
     let mut warnings = Vec::new();

@@ -3,7 +3,7 @@
 use crate::workloads::checkers_of;
 use seatrial_checker::{
     Agreement, Availability, Bank, Checker, ClientProtocol, ClockPlot, Counter, Discipline,
-    DiskCache, Lock, Log, LongFork, Monotonic, Queue, Set, SetFull, Stats, TotalQueue,
+    DiskCache, Divergence, Lock, Log, LongFork, Monotonic, Queue, Set, SetFull, Stats, TotalQueue,
     UnhandledExceptions, UniqueIds, Visibility,
 };
 use seatrial_consistency::{
@@ -144,6 +144,8 @@ pub static CHECKERS: &[Entry] = &[
         plain!("availability", Availability)),
     entry!("clock-plot", "offsets of the nodes' clocks over time; always valid", none, COUNTED,
         plain!("clock-plot", ClockPlot)),
+    entry!("divergence", "states of the nodes when nothing changes any more; unknown if one is not known", none, COUNTED,
+        plain!("divergence", Divergence)),
     entry!("register", "reads and writes of a register", linearizable, Ok(()),
         linear!("register", linear::Model::Register)),
     entry!("cas-register", "a register with compare-and-set", linearizable, Ok(()),

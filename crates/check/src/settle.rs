@@ -1,5 +1,6 @@
 //! What verdicts are worth, given the history that they are about.
 
+use crate::MinimumLoad;
 use seatrial_checker::{MissingPart, Overview, Validity, Verdict, without_attributes, without_ok};
 
 /// What limits the verdicts on a history.
@@ -11,6 +12,8 @@ pub struct Ground<'a> {
     pub accept_undecided: bool,
     /// Are the attributes of the test lost, and checkers and models guessed?
     pub is_guessed: bool,
+    /// Operations that must have completed `ok`.
+    pub minimum: MinimumLoad,
 }
 
 impl Ground<'_> {
@@ -25,6 +28,7 @@ impl Ground<'_> {
         if self.is_guessed {
             without_attributes(verdicts);
         }
+        self.minimum.apply(verdicts, overview);
         if overview.counts().0.ok == 0 {
             without_ok(verdicts);
             assert!(

@@ -6,6 +6,7 @@
 use crate::Anomaly;
 use crate::availability::AvailabilityFigures;
 use crate::clock_offsets::ClockFigures;
+use crate::divergence::DivergenceFigures;
 use crate::exceptions::ExceptionFigures;
 use crate::log_pattern::LogFilePatternFigures;
 use crate::stats::Counts;
@@ -45,6 +46,8 @@ pub enum Figures {
     Availability(Box<AvailabilityFigures>),
     /// Offsets of clocks over time.
     ClockOffsets(ClockFigures),
+    /// States of nodes.
+    Divergence(DivergenceFigures),
     /// Lines of logs that match an expression.
     LogFilePattern(LogFilePatternFigures),
     /// A search for linearizations.

@@ -153,6 +153,7 @@
 //! - `linearization_witness`: [`LinearizationWitness`], why operations are not linearizable, as data
 //! - `stats`: [`Stats`]
 //! - `exceptions`, `availability`, `clock_offsets`: figures of a history that say nothing about a model
+//! - `divergence`: [`Divergence`], states of replicas at the end of a test
 //! - `log_pattern`: [`LogFilePattern`], a regular expression over the nodes' logs
 //! - `overview`: [`Overview`], counts, times and nemesis operations of a history
 //! - `data`: one-pass checkers, a file for each data type
@@ -172,6 +173,7 @@ mod clock_offsets;
 mod closed;
 mod data;
 mod details;
+mod divergence;
 mod exceptions;
 mod findings;
 mod incomplete;
@@ -198,13 +200,16 @@ pub use details::{
     LinearizabilityFigures, OperationFigures, OrderSearchFigures, RegisterFigures, ReplayFigures,
     TransactionCounts, WindowFigures,
 };
+pub use divergence::{Divergence, DivergenceFigures, StateFigures};
 pub use exceptions::{ExceptionClass, ExceptionFigures, UnhandledExceptions};
 pub use findings::{FINDINGS_MAX, Findings};
 pub use incomplete::{
     CertainAnomalies, MissingPart, Robustness, describe_repairs, without_attributes, without_ok,
 };
 pub use linearization_witness::{EssentialOperations, LinearizationPoint, LinearizationWitness};
-pub use log_pattern::{LogFilePattern, LogFilePatternFigures, LogLine, Pattern, PatternError};
+pub use log_pattern::{
+    LogFilePattern, LogFilePatternFigures, LogLine, LogLines, Pattern, PatternError,
+};
 pub use online_checker::{
     Aims, Checked, FoldChecker, OnlineChecker, Progress, WholeHistory, certify, check_source,
     gather,

@@ -1,8 +1,10 @@
 //! Lines of the nodes' logs that match a regular expression.
 
+mod log_lines;
 mod pattern;
 
 use crate::{Details, FINDINGS_MAX, Figures, Finding, Validity, Verdict};
+pub use log_lines::LogLines;
 pub use pattern::{Pattern, PatternError};
 use serde::Serialize;
 
@@ -14,28 +16,24 @@ const ANOMALY: &str = "log-line";
 const MATCHES_MAX: usize = 64;
 /// Characters of a line that are kept.
 const LINE_LENGTH_MAX: usize = 1_000;
-/// Bytes of a line that are searched; the rest of a longer one is searched as a line of its own.
-const LINE_MAX: usize = 64 * 1024;
 
-/// Searches logs for a regular expression: Jepsen's `log-file-pattern`. Invalid when a line matches.
+/// Searches logs for regular expressions: Jepsen's `log-file-pattern`. Invalid when a line matches.
 ///
 /// It is fed with the bytes of one log after another, in pieces of any length: the driver opens the files. Bytes that are not
 /// UTF-8 are searched as replacement characters. Memory: one line, and the first `MATCHES_MAX` matches.
 #[derive(Debug)]
 pub struct LogFilePattern {
-    pattern: Pattern,
+    patterns: Vec<Pattern>,
     figures: LogFilePatternFigures,
     /// The log that is read, and its node.
     log: Option<(String, String)>,
-    line: u64,
-    /// The beginning of a line whose end has not come.
-    rest: Vec<u8>,
+    lines: LogLines,
 }
 
 /// Figures of [`LogFilePattern`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LogFilePatternFigures {
-    /// The regular expression.
+    /// The regular expressions, with ` | ` between them.
     pub pattern: String,
     /// Logs that were searched.
     pub files: u64,
@@ -61,75 +59,53 @@ pub struct LogLine {
 }
 
 impl LogFilePattern {
-    /// Searches for this expression.
-    pub fn new(pattern: Pattern) -> LogFilePattern {
+    /// Searches for these expressions; a line matches if one of them does.
+    pub fn new(patterns: Vec<Pattern>) -> LogFilePattern {
+        let texts: Vec<&str> = patterns.iter().map(Pattern::text).collect();
         LogFilePattern {
             figures: LogFilePatternFigures {
-                pattern: pattern.text().to_owned(),
+                pattern: texts.join(" | "),
                 ..LogFilePatternFigures::default()
             },
-            pattern,
+            patterns,
             log: None,
-            line: 0,
-            rest: Vec::new(),
+            lines: LogLines::default(),
         }
     }
 
     /// Begins the next log.
     pub fn begin(&mut self, node: &str, file: &str) {
-        self.end_line();
+        self.end_log();
         self.log = Some((node.to_owned(), file.to_owned()));
-        self.line = 0;
         self.figures.files += 1;
     }
 
     /// The next bytes of the log.
     pub fn push(&mut self, bytes: &[u8]) {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let mut piece = piece;
-            while self.rest.len() + piece.len() > LINE_MAX {
-                let (head, tail) = piece.split_at(LINE_MAX - self.rest.len());
-                self.rest.extend_from_slice(head);
-                let number = self.line;
-                self.end_line();
-                // The rest of the line has its number.
-                self.line = number;
-                piece = tail;
-            }
-            self.rest.extend_from_slice(piece);
-            if piece.ends_with(b"\n") {
-                self.end_line();
-            }
-        }
+        let (figures, patterns) = (&mut self.figures, &self.patterns);
+        let Some(log) = &self.log else { return };
+        self.lines.push(bytes, &mut |number, line| {
+            figures.take(patterns, log, number, &line);
+        });
     }
 
-    /// Searches the line that is complete.
-    fn end_line(&mut self) {
-        let Some((node, file)) = self.log.as_ref().filter(|_| !self.rest.is_empty()) else {
-            return;
-        };
-        self.line += 1;
-        self.figures.lines += 1;
-        let bytes = self.rest.strip_suffix(b"\n").unwrap_or(&self.rest);
-        let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
-        let line = String::from_utf8_lossy(bytes);
-        if self.pattern.is_match(&line) {
-            self.figures.count += 1;
-            if self.figures.matches.len() < MATCHES_MAX {
-                self.figures.matches.push(LogLine {
-                    node: node.clone(),
-                    file: file.clone(),
-                    number: self.line,
-                    line: line.chars().take(LINE_LENGTH_MAX).collect(),
-                });
-            }
-        }
-        self.rest.clear();
+    /// Searches the last line, if it has no end.
+    fn end_log(&mut self) {
+        let (figures, patterns) = (&mut self.figures, &self.patterns);
+        let Some(log) = &self.log else { return };
+        self.lines.end(&mut |number, line| {
+            figures.take(patterns, log, number, &line);
+        });
+    }
+
+    /// The verdict if a log cannot be read.
+    pub fn unread(reason: String) -> Verdict {
+        Verdict::valid(NAME).unknown(reason)
     }
 
     /// The verdict: unknown when there was no log.
     pub fn finish(mut self) -> Verdict {
-        self.end_line();
+        self.end_log();
         let figures = self.figures;
         let mut verdict = Verdict::valid(NAME);
         if figures.count > 0 {
@@ -138,7 +114,7 @@ impl LogFilePattern {
             let first = figures.matches.iter().take(FINDINGS_MAX);
             let findings = first.map(|one| Finding {
                 anomaly: ANOMALY,
-                summary: format!("{}:{}: {}", one.file, one.number, one.line),
+                summary: format!("{}: {}:{}: {}", one.node, one.file, one.number, one.line),
                 operations: Vec::new(),
                 steps: Vec::new(),
                 linearization: None,
@@ -152,12 +128,31 @@ impl LogFilePattern {
     }
 }
 
+impl LogFilePatternFigures {
+    /// Searches one line of the log of this node and file.
+    fn take(&mut self, patterns: &[Pattern], log: &(String, String), number: u64, line: &str) {
+        self.lines += 1;
+        if !patterns.iter().any(|pattern| pattern.is_match(line)) {
+            return;
+        }
+        self.count += 1;
+        if self.matches.len() < MATCHES_MAX {
+            self.matches.push(LogLine {
+                node: log.0.clone(),
+                file: log.1.clone(),
+                number,
+                line: line.chars().take(LINE_LENGTH_MAX).collect(),
+            });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn verdict(pattern: &str, logs: &[(&str, &[u8])], piece: usize) -> Verdict {
-        let mut search = LogFilePattern::new(Pattern::new(pattern).unwrap());
+        let mut search = LogFilePattern::new(vec![Pattern::new(pattern).unwrap()]);
         for (node, bytes) in logs {
             search.begin(node, &format!("{node}.log"));
             bytes.chunks(piece).for_each(|piece| search.push(piece));
@@ -182,7 +177,7 @@ mod tests {
             let places = figures.matches.iter();
             let places: Vec<_> = places.map(|one| (one.node.as_str(), one.number)).collect();
             assert_eq!(places, [("n1", 2), ("n2", 2)]);
-            assert_eq!(found.findings[1].summary, "n2.log:2: panic: at the end");
+            assert_eq!(found.findings[1].summary, "n2: n2.log:2: panic: at the end");
         }
         assert_eq!(verdict("nothing", &logs, 9).valid, Validity::Valid);
         assert!(matches!(verdict("x", &[], 9).valid, Validity::Unknown(_)));
@@ -190,15 +185,14 @@ mod tests {
 
     #[test]
     fn a_line_without_end_takes_bounded_memory() {
-        let mut search = LogFilePattern::new(Pattern::new("x$").unwrap());
+        let mut search = LogFilePattern::new(vec![Pattern::new("x$").unwrap()]);
         search.begin("n1", "n1.log");
         for _ in 0..100 {
             search.push(&[b'a'; 10_000]);
-            assert!(search.rest.len() <= LINE_MAX);
         }
         search.push(b"x\nb\n");
         let found = search.finish();
         assert_eq!(found.findings.len(), 1);
-        assert!(found.findings[0].summary.starts_with("n1.log:1: aaa"));
+        assert!(found.findings[0].summary.starts_with("n1: n1.log:1: aaa"));
     }
 }

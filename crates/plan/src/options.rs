@@ -1,6 +1,7 @@
 //! The table `test` of a plan: options of the whole test.
 
 use super::SERVERS_MAX;
+use super::document::PlanValue;
 use super::fields::{Field, Problem, Result};
 use seatrial_generator::THREADS_MAX;
 use std::time::Duration;
@@ -59,6 +60,12 @@ pub struct PlanOptions {
     pub accept_undecided: Option<Located<bool>>,
     /// Does the first violation end the test?
     pub stop_on_violation: Option<Located<bool>>,
+    /// Operations that must be ok for a valid verdict: a number, or a rate as text (`"50/s"`).
+    pub min_ok: Option<Located<String>>,
+    /// The same of each function.
+    pub min_ok_each: Option<u64>,
+    /// Regular expressions of log lines that are failures.
+    pub log_patterns: Vec<Located<String>>,
 }
 
 impl PlanOptions {
@@ -96,6 +103,20 @@ impl PlanOptions {
             stop_on_violation: fields.read("stop_on_violation", |field| {
                 Ok(Located::new(field.flag()?, field.entry.at, &field.path))
             })?,
+            min_ok: fields.read("min_ok", |field| {
+                let value = match &field.entry.value {
+                    PlanValue::Text(text) => text.clone(),
+                    _ => field.count()?.to_string(),
+                };
+                Ok(Located::new(value, field.entry.at, &field.path))
+            })?,
+            min_ok_each: fields.read("min_ok_each", Field::count)?,
+            log_patterns: fields
+                .read("log_patterns", |field| {
+                    let items = field.items("a list of regular expressions")?;
+                    items.iter().map(text).collect()
+                })?
+                .unwrap_or_default(),
         };
         fields.finish()?;
         Ok(options)
