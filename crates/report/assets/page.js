@@ -77,7 +77,7 @@
 
   function readColors() {
     const style = getComputedStyle(document.documentElement);
-    const names = ["ink", "soft", "line", "grid", "surface", "other", "q0", "q1", "q2", "q3", ...TYPES, ...FAMILIES];
+    const names = ["ink", "soft", "line", "grid", "surface", "other", "invalid", "q0", "q1", "q2", "q3", ...TYPES, ...FAMILIES];
     colors = Object.fromEntries(names.map((name) => [name, style.getPropertyValue("--" + name).trim()]));
   }
 
@@ -108,8 +108,8 @@
       ],
       hooks: {
         ...hooks,
-        drawClear: [shadeFaults],
-        draw: [...(hooks?.draw || []), nameFaults],
+        drawClear: [shadeFaults, shadeFindings],
+        draw: [...(hooks?.draw || []), nameFaults, markFindings],
         setScale: [sameTime],
       },
       ...others,
@@ -190,6 +190,70 @@
     });
   }
 
+  // ---- findings
+
+  // The time of a finding: a band in the lower fifth, as faults are shaded over the whole height.
+  function shadeFindings(chart) {
+    if (chart.root.dataset.lanes) return;
+    clipped(chart, (ctx, bbox) => {
+      for (const finding of figures.findings) {
+        const found = edges(chart, finding);
+        if (!found) continue;
+        const height = bbox.height / 5;
+        ctx.fillStyle = colors.invalid;
+        ctx.globalAlpha = 0.16;
+        ctx.fillRect(found[0], bbox.top + bbox.height - height, found[1] - found[0], height);
+      }
+    });
+  }
+
+  // A line where it came to light, and its name below, where names do not run into each other.
+  function markFindings(chart) {
+    if (chart.root.dataset.lanes) return;
+    clipped(chart, (ctx, bbox) => {
+      const pixel = devicePixelRatio;
+      const bottom = bbox.top + bbox.height;
+      ctx.font = `600 ${11 * pixel}px system-ui, sans-serif`;
+      ctx.textBaseline = "bottom";
+      ctx.lineJoin = "round";
+      let free = -Infinity;
+      for (const finding of [...figures.findings].sort((a, b) => a.end - b.end)) {
+        const found = edges(chart, finding);
+        if (!found) continue;
+        ctx.strokeStyle = colors.invalid;
+        ctx.lineWidth = 1.5 * pixel;
+        ctx.setLineDash([4 * pixel, 3 * pixel]);
+        ctx.beginPath();
+        ctx.moveTo(found[1], bbox.top);
+        ctx.lineTo(found[1], bottom);
+        ctx.stroke();
+        ctx.setLineDash([]);
+        const label = "✗ " + finding.name;
+        const wide = ctx.measureText(label).width;
+        const begin = Math.min(found[1] + 3 * pixel, bbox.left + bbox.width - wide - 2 * pixel);
+        if (begin < free) continue;
+        ctx.textAlign = "left";
+        ctx.strokeStyle = colors.surface;
+        ctx.lineWidth = 3 * pixel;
+        ctx.strokeText(label, begin, bottom - 2 * pixel);
+        ctx.fillStyle = colors.invalid;
+        ctx.fillText(label, begin, bottom - 2 * pixel);
+        free = begin + wide + 8 * pixel;
+      }
+    });
+  }
+
+  // Links of findings choose their time in all charts, with a second before and after.
+  function linkFindings() {
+    for (const link of document.querySelectorAll("a[data-begin]")) {
+      link.addEventListener("click", () => {
+        const min = Math.max(figures.begin, Number(link.dataset.begin) - 1);
+        const max = Math.min(figures.end, Number(link.dataset.end) + 1);
+        for (const chart of Object.values(charts)) chart.setScale("x", { min, max });
+      });
+    }
+  }
+
   // A row for each family and target; for each family when there are too many targets.
   function lanes() {
     const by = (name) => {
@@ -203,7 +267,9 @@
     };
     const fine = by((fault) => (fault.name + " " + fault.target).trim());
     const rows = fine.size <= 12 ? fine : by((fault) => fault.family);
-    return [...rows].sort(([a], [b]) => (a < b ? -1 : 1));
+    const sorted = [...rows].sort(([a], [b]) => (a < b ? -1 : 1));
+    const found = figures.findings.map((finding) => ({ ...finding, name: "✗ " + finding.name, target: "", paint: "invalid" }));
+    return found.length ? [...sorted, ["✗ findings", found]] : sorted;
   }
 
   const laneFont = "11px system-ui, sans-serif";
@@ -236,7 +302,7 @@
           const found = edges(chart, fault);
           if (!found) continue;
           const wide = Math.max(found[1] - found[0], 3 * devicePixelRatio);
-          ctx.fillStyle = colors[family(fault)];
+          ctx.fillStyle = colors[fault.paint || family(fault)];
           ctx.fillRect(found[0], place(chart, row) - bar / 2, wide, bar);
         }
       });
@@ -536,6 +602,7 @@
   buildChips();
   chooseFunction();
   build();
+  linkFindings();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", build);
   let wide = width();
   new ResizeObserver(() => {

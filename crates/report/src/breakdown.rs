@@ -1,6 +1,6 @@
 //! How operations ended by node, and why.
 
-use crate::wording::{brief, one_line, shortened};
+use crate::wording::error_text;
 use seatrial_checker::Counts;
 use seatrial_history::{Chunk, FixedMap, Fold, OpType, Order, Value};
 use std::collections::BTreeMap;
@@ -20,8 +20,6 @@ pub(crate) struct Breakdown {
 const KINDS_MAX: usize = 1_000;
 /// Errors that are kept.
 const ERRORS_MAX: usize = 12;
-/// Longest error text in characters.
-const ERROR_LENGTH_MAX: usize = 100;
 
 /// Counts by node and error in one pass, in order: an invocation must be seen before its completion. Remembers the nodes
 /// of the invocations that are open.
@@ -139,16 +137,6 @@ fn extra(chunk: &Chunk, place: usize, name: &str) -> Option<Value> {
 /// The node that the operation at this place names.
 fn node(chunk: &Chunk, place: usize) -> Option<String> {
     extra(chunk, place, "node").map(|node| error_text(&node))
-}
-
-/// An error, or a node, as one short line.
-pub(crate) fn error_text(error: &Value) -> String {
-    let text = match error {
-        Value::Text(text) => shortened(text, ERROR_LENGTH_MAX).into_owned(),
-        Value::Word(word) => word.to_string(),
-        other => brief(other, ERROR_LENGTH_MAX),
-    };
-    one_line(&text).into_owned()
 }
 
 #[cfg(test)]

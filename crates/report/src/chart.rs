@@ -1,10 +1,11 @@
 //! The figures behind the charts of a page, as one JSON document that its script draws.
 
 use crate::drawing::ChartFigures;
-use crate::fault::FaultWindow;
 use crate::latency_chart::Point;
+use crate::page::FINDINGS_MAX;
 use crate::report::Report;
 use crate::series::Windows;
+use seatrial_cause::FaultWindow;
 use seatrial_history::OpType;
 use serde_json::{Value as Json, json};
 
@@ -70,6 +71,7 @@ pub(crate) fn charts(report: &Report<'_>, figures: &ChartFigures) -> Charts {
         "quantiles": {"all": quantiles_of(None), "by_function": by_function},
         "rates": rates,
         "faults": faults,
+        "findings": findings(report),
     });
     Charts {
         data,
@@ -77,6 +79,21 @@ pub(crate) fn charts(report: &Report<'_>, figures: &ChartFigures) -> Charts {
         completed: latencies.completed,
         window: windows.step,
     }
+}
+
+/// The spans of the findings on the page whose times are known.
+fn findings(report: &Report<'_>) -> Vec<Json> {
+    let all = report.findings().take(FINDINGS_MAX).enumerate();
+    let spans = all.filter_map(|(number, (_, finding))| {
+        let cause = report.causes.of(number)?;
+        Some(json!({
+            "number": number,
+            "name": finding.anomaly,
+            "begin": seconds(cause.begin),
+            "end": seconds(cause.end),
+        }))
+    });
+    spans.collect()
 }
 
 fn seconds(nanoseconds: i64) -> f64 {

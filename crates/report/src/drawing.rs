@@ -1,7 +1,7 @@
 //! What a page shows of the history itself.
 
 use crate::breakdown::{Breakdown, BreakdownFold};
-use crate::excerpt::{Excerpt, ExcerptFold};
+use crate::excerpt::{Excerpt, named};
 use crate::latency_chart::{LatencyChart, Rates, latencies, rates};
 use crate::report::Report;
 use crate::series::{Functions, Windows};
@@ -38,7 +38,7 @@ impl Drawing {
         let asked = windows
             .as_ref()
             .map(|windows| (latencies(windows, &functions), rates(windows, &functions)));
-        let excerpts = ExcerptFold::of(report);
+        let excerpts = named(report);
         let mut figures = asked
             .as_ref()
             .map(|(one, other)| (one.start(), other.start()));
@@ -68,7 +68,9 @@ impl Drawing {
                     rates,
                 }),
             breakdown: BreakdownFold.finish(broken),
-            excerpt: excerpts.finish(copied),
+            excerpt: Excerpt {
+                history: excerpts.finish(copied),
+            },
         })
     }
 

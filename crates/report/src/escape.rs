@@ -39,6 +39,8 @@ fn harmless(letter: char) -> Option<&'static str> {
         '\'' => Some("&#39;"),
         '\n' | '\t' => None,
         _ if letter.is_control() => Some("\u{fffd}"),
+        // No characters, which XML refuses.
+        '\u{fffe}' | '\u{ffff}' => Some("\u{fffd}"),
         _ if is_hidden(letter) => Some("\u{fffd}"),
         _ => None,
     }

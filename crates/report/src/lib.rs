@@ -21,16 +21,15 @@
 
 mod wording;
 
-mod fault;
-mod target;
-
 mod report;
 
+mod junit;
 mod listing;
 mod results;
 mod text;
 
 mod breakdown;
+mod cause_text;
 mod drawing;
 mod excerpt;
 mod latency_chart;
@@ -42,10 +41,11 @@ mod page;
 
 pub use drawing::Drawing;
 pub use excerpt::Excerpt;
-pub use fault::{FaultWindow, fault_windows};
+pub use junit::junit_xml;
 pub use listing::{ListingColumns, listing};
 pub use page::{FindingFile, finding_files, html};
-pub use report::Report;
+pub use report::{Failovers, Report};
 pub use results::results_json;
+pub use seatrial_cause::{CauseSearch, Causes, FaultWindow, fault_windows};
 pub use text::text;
 pub use wording::thousands;

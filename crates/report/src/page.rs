@@ -10,8 +10,10 @@ mod order_drawing;
 mod order_picture;
 mod over_time;
 mod run;
+mod surroundings;
 mod verdict;
 
+pub(crate) use anomaly::FINDINGS_MAX;
 pub use files::{FindingFile, finding_files};
 
 use crate::chart::{Charts, FAULTS_MAX, charts};
@@ -109,10 +111,15 @@ fn chart_section(report: &Report<'_>, charts: Option<&Charts>, page: &mut String
     };
     page.write_str(
         "<section id=\"charts\"><h2>Charts</h2>\n<p class=\"hint\">Drag to zoom in on a stretch of time, double-click to \
-         see all of it. Shaded: faults.</p>\n<div class=\"chips\" id=\"chips\"></div>\n<noscript><p>The charts need \
+         see all of it. Shaded: faults, and from below the time of each finding.</p>\n<div class=\"chips\" id=\"chips\"></div>\n<noscript><p>The charts need \
          JavaScript; everything else on this page does not.</p></noscript>\n",
     )?;
-    if !report.faults.is_empty() {
+    let has_findings = charts.data["findings"]
+        .as_array()
+        .is_some_and(|all| !all.is_empty());
+    if has_findings {
+        chart(page, "faults", "Faults and findings", "")?;
+    } else if !report.faults.is_empty() {
         chart(page, "faults", "Faults", "")?;
     }
     let shown = if (charts.shown as u64) < charts.completed {

@@ -1,11 +1,23 @@
 //! All that a report is made from.
 
-use crate::fault::{FaultWindow, fault_windows};
+use seatrial_cause::{CauseSearch, CauseSubject, Causes, FaultWindow, fault_windows};
 use seatrial_checker::{Anomaly, Component, Counts, Finding, Overview, Validity, Verdict};
-use seatrial_history::History;
+use seatrial_history::{ChunkSource, History, SourceError};
+use serde::Serialize;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+/// The primaries of a test.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Failovers {
+    /// How often another node became primary.
+    pub count: u64,
+    /// Faults that struck a primary.
+    pub struck: u64,
+    /// Seconds since the test began, and the primaries from then on.
+    pub changes: Vec<(f64, Vec<String>)>,
+}
 
 /// What a run was, what happened in it, and what the checkers say. Borrows the overview of the history and the verdicts, and
 /// nothing of the history itself: a page reads its [`Drawing`](crate::Drawing) from the history's chunks. Every form of a
@@ -29,6 +41,10 @@ pub struct Report<'a> {
     pub by_function: BTreeMap<&'static str, Counts>,
     /// When the system was subject to faults.
     pub faults: Vec<FaultWindow>,
+    /// Which nodes led, and how often that changed, if the nodes reported it.
+    pub failovers: Option<Failovers>,
+    /// What happened around each finding, if that was searched.
+    pub causes: Causes,
     /// What a reader should know before trusting the verdict: a fault without effect, a node that did not come back.
     pub warnings: Vec<String>,
     /// The run's folder, when it has one.
@@ -59,6 +75,8 @@ impl<'a> Report<'a> {
             counts,
             by_function,
             faults: fault_windows(&History::from_ops(overview.nemesis().to_vec())),
+            failovers: None,
+            causes: Causes::default(),
             warnings: Vec::new(),
             folder: None,
             files: Vec::new(),
@@ -81,6 +99,29 @@ impl<'a> Report<'a> {
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }
+        self
+    }
+
+    /// Begins the search for the causes of its findings. Reads nothing if there are none; else two rounds.
+    pub fn search_causes(&self, source: &dyn ChunkSource) -> Result<CauseSearch, SourceError> {
+        let findings = self.findings().map(|(_, finding)| CauseSubject {
+            operations: &finding.operations,
+        });
+        let findings: Vec<CauseSubject<'_>> = findings.take(Causes::FINDINGS_MAX).collect();
+        CauseSearch::begin(&findings, &self.faults, self.attributes, source)
+    }
+
+    /// Says which nodes led during the test.
+    #[must_use]
+    pub fn with_failovers(mut self, failovers: Option<Failovers>) -> Self {
+        self.failovers = failovers;
+        self
+    }
+
+    /// Adds what happened around each finding.
+    #[must_use]
+    pub fn with_causes(mut self, causes: Causes) -> Self {
+        self.causes = causes;
         self
     }
 

@@ -1,6 +1,7 @@
 //! The report for machines.
 
 use crate::report::Report;
+use seatrial_cause::FindingCause;
 use seatrial_checker::{Finding, Validity, Verdict};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
@@ -29,6 +30,9 @@ pub fn results_json(report: &Report<'_>) -> Json {
         json!({"ok": counts.ok, "fail": counts.fail, "info": counts.info}),
     );
     put("faults", json!(report.fault_count()));
+    if let Some(failovers) = &report.failovers {
+        put("failovers", json!(failovers));
+    }
     put("anomalies", json!(report.anomalies()));
     let not = union(report.verdicts, |verdict| &verdict.not);
     let also_not = union(report.verdicts, |verdict| &verdict.also_not);
@@ -40,9 +44,15 @@ pub fn results_json(report: &Report<'_>) -> Json {
     put(
         "findings",
         findings
-            .map(|(checker, finding)| finding_json(checker, finding))
+            .enumerate()
+            .map(|(number, (checker, finding))| {
+                finding_json(checker, finding, report.causes.of(number))
+            })
             .collect(),
     );
+    if !report.causes.notes().is_empty() {
+        put("log_notes", json!(report.causes.notes()));
+    }
     let checkers = report.verdicts.iter();
     let checkers: Map<String, Json> = checkers
         .map(|verdict| (verdict.checker.to_owned(), verdict_json(verdict)))
@@ -70,11 +80,14 @@ fn union(
     verdicts.iter().flat_map(models).copied().collect()
 }
 
-/// A finding and the checker that found it.
-fn finding_json(checker: &str, finding: &Finding) -> Json {
+/// A finding, the checker that found it, and its cause if that is known.
+fn finding_json(checker: &str, finding: &Finding, cause: Option<&FindingCause>) -> Json {
     let mut json = Map::from_iter([("checker".to_owned(), json!(checker))]);
     if let Json::Object(fields) = json!(finding) {
         json.extend(fields);
+    }
+    if let Some(cause) = cause {
+        json.insert("cause".to_owned(), json!(cause));
     }
     Json::Object(json)
 }

@@ -1,5 +1,6 @@
 //! The last screen of a run.
 
+use crate::cause_text::sentences;
 use crate::report::Report;
 use crate::wording::{anomaly_count, count, length, one_line, percent, rate, shortened};
 use seatrial_checker::Validity;
@@ -126,6 +127,8 @@ fn counts(report: &Report<'_>) -> String {
     if faults > 0 || !report.fault_kinds().is_empty() {
         parts.push(count(faults, "fault"));
     }
+    let failovers = report.failovers.as_ref();
+    parts.extend(failovers.map(|failovers| count(failovers.count, "failover")));
     parts.join("   ")
 }
 
@@ -171,7 +174,7 @@ fn remains(report: &Report<'_>) -> String {
 /// The first findings in words.
 fn findings(out: &mut String, report: &Report<'_>) {
     let all = report.findings().count();
-    for (_, finding) in report.findings().take(FINDINGS_MAX) {
+    for (number, (_, finding)) in report.findings().take(FINDINGS_MAX).enumerate() {
         let mut lines = finding
             .summary
             .lines()
@@ -181,6 +184,11 @@ fn findings(out: &mut String, report: &Report<'_>) {
         }
         if lines.next().is_some() {
             line(out, 3, "…");
+        }
+        let cause = report.causes.of(number);
+        for sentence in cause.map(sentences).unwrap_or_default() {
+            let text = shortened(&one_line(&sentence), LINE_LENGTH_MAX).into_owned();
+            line(out, 5, &text);
         }
     }
     if all > FINDINGS_MAX {

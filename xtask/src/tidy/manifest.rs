@@ -39,7 +39,8 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("runner", &["plan", "check", "host", "namespace"]),
     ("suite", &["runner", "sim"]),
     ("system", &["suite"]),
-    ("report", &["checker", "query"]),
+    ("cause", &["checker", "query"]),
+    ("report", &["cause"]),
     ("kv-suite", &["suite", "kv", "report"]),
     ("volume-suite", &["suite", "volume", "report"]),
     ("maelstrom", &["suite"]),
@@ -127,6 +128,7 @@ const CORES: &[&str] = &[
     "kv",
     "consensus",
     "volume",
+    "cause",
     "report",
 ];
 

@@ -45,7 +45,7 @@ const ALLOWED: [(&str, &str); 9] = [
         "the shape of the values of each workload's completions",
     ),
     (
-        "crates/report/src/fault.rs",
+        "crates/cause/src/fault_window.rs",
         "operations of Jepsen's nemeses, each with the family that it belongs to",
     ),
 ];

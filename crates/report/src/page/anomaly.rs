@@ -2,7 +2,7 @@
 
 use super::frame::Frame;
 use super::order_picture::LinearizationPicture;
-use super::{component, cycle, interval, order_drawing};
+use super::{component, cycle, interval, order_drawing, surroundings};
 use crate::escape::Escaped;
 use crate::listing::ListingColumns;
 use crate::report::Report;
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
 /// Findings on a page.
-const FINDINGS_MAX: usize = 60;
+pub(crate) const FINDINGS_MAX: usize = 60;
 /// Components on a page.
 const COMPONENTS_MAX: usize = 3;
 /// Findings that are open when the page opens.
@@ -144,7 +144,7 @@ pub(super) fn section(report: &Report<'_>, history: &History, page: &mut String)
     }
     page.write_str("</ul>\n")?;
     for (number, (checker, finding)) in report.findings().take(FINDINGS_MAX).enumerate() {
-        write_finding(history, number, checker, finding, page)?;
+        write_finding(report, history, number, (checker, finding), page)?;
     }
     let explained = report.findings().count();
     let found: u64 = anomalies.values().sum();
@@ -179,10 +179,10 @@ fn components(report: &Report<'_>, history: &History, page: &mut String) -> fmt:
 
 /// One anomaly: in words, drawn, step by step, and the operations as the history has them.
 fn write_finding(
+    report: &Report<'_>,
     history: &History,
     number: usize,
-    checker: &str,
-    finding: &Finding,
+    (checker, finding): (&str, &Finding),
     page: &mut String,
 ) -> fmt::Result {
     let open = if number < OPEN_MAX { " open" } else { "" };
@@ -225,6 +225,9 @@ fn write_finding(
     }
     page.write_str("</div>\n")?;
     steps(number, &finding.steps, page)?;
+    if let Some(cause) = report.causes.of(number) {
+        surroundings::section(cause, page)?;
+    }
     listing(number, &operations, page)?;
     if finding.operations.len() > OPERATIONS_MAX {
         let left_out = (finding.operations.len() - OPERATIONS_MAX) as u64;

@@ -2,9 +2,11 @@
 
 use super::frame::Frame;
 use super::{anomaly, component, cycle, order_drawing};
+use crate::cause_text::{TimelineKind, left_out, moment, timeline};
 use crate::excerpt::Excerpt;
 use crate::report::Report;
 use crate::wording::{anomaly_count, thousands};
+use seatrial_cause::FindingCause;
 use seatrial_checker::Finding;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -27,11 +29,14 @@ pub struct FindingFile {
 pub fn finding_files(report: &Report<'_>, excerpt: &Excerpt) -> Vec<FindingFile> {
     let mut files = Vec::new();
     let mut explanations: BTreeMap<&str, (String, usize)> = BTreeMap::new();
-    for (checker, finding) in report.findings() {
+    for (at, (checker, finding)) in report.findings().enumerate() {
         let (explanation, number) = explanations.entry(finding.anomaly).or_default();
         *number += 1;
         // Writing to a string cannot fail.
         let _ = explain(checker, finding, *number, explanation);
+        if let Some(cause) = report.causes.of(at) {
+            let _ = surroundings(cause, explanation);
+        }
         let mut picture = String::new();
         let _ = cycle::draw(&excerpt.history, &finding.steps, Frame::File, &mut picture);
         if let Some(order) = anomaly::picture(&excerpt.history, finding, POINTS_MAX) {
@@ -53,6 +58,9 @@ pub fn finding_files(report: &Report<'_>, excerpt: &Excerpt) -> Vec<FindingFile>
         }
         contents.push('\n');
         contents.push_str(&explanation);
+        for note in report.causes.notes() {
+            let _ = writeln!(contents, "\nLogs: {note}.");
+        }
         files.push(FindingFile {
             name: format!("{}.txt", file_name(anomaly)),
             contents,
@@ -80,6 +88,25 @@ fn explain(checker: &str, finding: &Finding, number: usize, out: &mut String) ->
         "\n{anomaly} #{number} ({checker})\n{}",
         summary.trim_end()
     )
+}
+
+/// What happened around a finding, in the order of time. Operations of the finding are marked with `>`, faults with `!`.
+fn surroundings(cause: &FindingCause, out: &mut String) -> fmt::Result {
+    let (begin, end) = (moment(cause.begin), moment(cause.end));
+    writeln!(out, "\nAround it, from {begin} to {end}:")?;
+    for event in timeline(cause) {
+        let mark = match event.kind {
+            TimelineKind::Own => '>',
+            TimelineKind::Fault => '!',
+            TimelineKind::Other | TimelineKind::Log => ' ',
+        };
+        writeln!(out, "{:>14}  {mark} {}", moment(event.time), event.text)?;
+    }
+    let left_out = left_out(cause);
+    if !left_out.is_empty() {
+        writeln!(out, "{:>14}    left out: {left_out}", "")?;
+    }
+    Ok(())
 }
 
 /// The file name of an anomaly: letters, digits and dashes only, although no checker's name has anything else.

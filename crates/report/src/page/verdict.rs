@@ -111,6 +111,8 @@ fn figures(report: &Report<'_>, page: &mut String) -> fmt::Result {
         rate(total, report.overview.seconds()).map(|rate| ("operations per second", rate, "")),
     );
     figures.push(("faults", thousands(report.fault_count()), ""));
+    let failovers = report.failovers.as_ref();
+    figures.extend(failovers.map(|one| ("failovers", thousands(one.count), "")));
     if report.overview.seconds() > 0.0 {
         figures.push(("length", length(report.overview.seconds()), ""));
     }

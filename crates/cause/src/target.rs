@@ -1,6 +1,6 @@
 //! The target of a fault in words.
 
-use crate::wording::{length, one_line, shortened};
+use crate::short_text::{length, one_line, shortened};
 use seatrial_history::{Symbol, Value};
 use std::collections::{BTreeMap, BTreeSet};
 

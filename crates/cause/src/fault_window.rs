@@ -1,6 +1,6 @@
 //! Periods of faults, from the nemesis operations of a history.
 
-use crate::breakdown::error_text;
+use crate::short_text::error_text;
 use crate::target::Target;
 use seatrial_history::{History, Op, Value};
 use seatrial_machine::{FaultEffect, FaultInfo};
@@ -15,6 +15,8 @@ pub struct FaultWindow {
     pub family: &'static str,
     /// Its target as text: the value of the operation, empty when it has none.
     pub target: String,
+    /// Names in that value, mostly nodes, sorted.
+    pub names: Vec<String>,
     /// Nanoseconds since the test began.
     pub begin: i64,
     /// Nanoseconds since the test began; `None` when it lasted to the end of the history or has no length.
@@ -40,9 +42,9 @@ enum Effect {
     Observes,
 }
 
-/// The names of Jepsen's nemesis packages: name, family, effect. Our own are in the table of faults; any other name
-/// is a fault at one instant.
-const JEPSEN_NAMES: [(&str, &str, Effect); 15] = [
+/// The names of Jepsen's nemesis packages, and of observers: name, family, effect. Our own are in the table of faults; any
+/// other name is a fault at one instant.
+const OTHER_NAMES: [(&str, &str, Effect); 16] = [
     ("start", "", Effect::Ends),
     ("partition", "partition", Effect::Begins),
     ("start-partition", "partition", Effect::Begins),
@@ -58,6 +60,8 @@ const JEPSEN_NAMES: [(&str, &str, Effect); 15] = [
     ("bitflip-file", "corruption", Effect::Instant),
     ("truncate-file", "corruption", Effect::Instant),
     ("stop", "", Effect::Ends),
+    // The state of a node at the end of a test.
+    ("node-state", "", Effect::Observes),
 ];
 
 /// The family and the effect of a fault of our own. A state that lasts has the family that ends it: a node without power is
@@ -115,6 +119,7 @@ pub fn fault_windows(history: &History) -> Vec<FaultWindow> {
             name: op.f.as_str(),
             family,
             target: target.text,
+            names: target.names.iter().cloned().collect(),
             begin: op.time,
             end: None,
             operation: op.index,
@@ -151,7 +156,7 @@ fn effect(op: &Op, start_breaks: bool) -> (&'static str, Effect) {
             effect => effect,
         };
     }
-    match JEPSEN_NAMES.iter().find(|(known, _, _)| *known == name) {
+    match OTHER_NAMES.iter().find(|(known, _, _)| *known == name) {
         Some(("start", _, _)) if start_breaks => ("nemesis", Effect::Begins),
         Some(("start", _, _)) => ("kill", Effect::Ends),
         Some(("stop", _, _)) => ("nemesis", Effect::Ends),
