@@ -5,13 +5,14 @@ mod bench;
 mod check;
 mod own_system;
 mod plan;
+mod show_arguments;
 mod workload;
 
 use crate::network_choice::{self, NetworkChoice};
 use crate::opened::Opening;
 use crate::source::Reading;
 use crate::suites::HELP_WIDTH;
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 pub(crate) use archive::{
     ArchiveArguments, ArchiveVerb, BeforeArguments, ChecksumArguments, CopyArguments,
     LabelArguments, ListArguments, PlaceArguments, RecordArguments, RecordingArguments,
@@ -24,7 +25,9 @@ pub(crate) use check::CheckArguments;
 use clap::{Args, Parser, Subcommand};
 pub(crate) use own_system::{ClientArguments, ClientCheckArguments, ClientVerb, InitArguments};
 pub(crate) use plan::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb};
+use seatrial_check::MinimumLoad;
 use seatrial_interchange::import::Options;
+pub(crate) use show_arguments::ShowArguments;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -126,6 +129,33 @@ pub(crate) struct RunArguments {
     pub(crate) output: OutputArguments,
 }
 
+/// The load below which a verdict is unknown.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct MinimumArguments {
+    /// A valid verdict is unknown (exit status 2) if fewer operations were ok: a number, a rate such as 50/s, or both,
+    /// separated by a comma [default: that of the plan or the file].
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    min_ok: Vec<String>,
+    /// The same for the operations of each function.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    min_ok_each: Option<u64>,
+}
+
+impl MinimumArguments {
+    /// The minimum that was asked for.
+    pub(crate) fn minimum(&self) -> Result<MinimumLoad> {
+        let mut minimum = MinimumLoad {
+            each: self.min_ok_each,
+            ..MinimumLoad::default()
+        };
+        for text in &self.min_ok {
+            let with = minimum.with_text(text);
+            minimum = with.map_err(|reason| anyhow!("--min-ok: {reason}"))?;
+        }
+        Ok(minimum)
+    }
+}
+
 /// How a verdict with open questions is treated.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct UndecidedArguments {
@@ -182,10 +212,17 @@ pub(crate) struct TestArguments {
     /// Seconds until an operation times out [default: 2, or the plan's].
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<f64>,
-    /// Check while the test runs, and end it at the first definite violation. For list-append, register, cas-register
-    /// and mutex.
+    /// Check while the test runs, and end it at the first definite violation. Works with every checker.
     #[arg(long)]
     pub(crate) stop_on_violation: bool,
+    #[command(flatten)]
+    pub(crate) minimum: MinimumArguments,
+    /// A line of a node's log that matches this regular expression is a failure; may be given several times.
+    #[arg(long, value_name = "RE")]
+    pub(crate) log_pattern: Vec<String>,
+    /// Write the verdicts as JUnit XML to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
 }
 
 /// `seatrial doctor`.
@@ -223,39 +260,6 @@ impl SimArguments {
     pub(crate) const OPERATIONS: u64 = 400;
     /// Operations per seed of a plan, which may be endless.
     pub(crate) const PLANNED_OPERATIONS: u64 = 100_000;
-}
-
-/// `seatrial show`.
-#[derive(Args, Clone, Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a switch on the command line"
-)]
-pub(crate) struct ShowArguments {
-    /// A test file, or any history that `check` reads.
-    pub(crate) file: PathBuf,
-    /// Format of the file: auto, sea, edn, json, jsonl, jepsen, porcupine, porcupine-json, csv, plume, awdit,
-    /// dbcop, dbcop-json, cobra, veristrong, timekiller.
-    #[arg(long, value_name = "NAME", default_value = "auto")]
-    pub(crate) format: String,
-    /// Show what can be salvaged from a damaged test file.
-    #[arg(long)]
-    pub(crate) salvage: bool,
-    /// The test's attributes instead of its operations.
-    #[arg(long, conflicts_with_all = ["results", "from", "count"])]
-    pub(crate) attributes: bool,
-    /// The newest results instead of the operations.
-    #[arg(long, conflicts_with_all = ["from", "count"])]
-    pub(crate) results: bool,
-    /// Start at the operation with this index.
-    #[arg(long, value_name = "INDEX", default_value_t = 0)]
-    pub(crate) from: u64,
-    /// Print at most this many operations.
-    #[arg(long, value_name = "N")]
-    pub(crate) count: Option<u64>,
-    /// Operations as EDN, one map a line, as Jepsen writes them.
-    #[arg(long, conflicts_with_all = ["attributes", "results"])]
-    pub(crate) edn: bool,
 }
 
 /// The history to read, and its format.

@@ -1,5 +1,6 @@
 //! Checks a history in memory, and writes verdicts, findings, proofs and run folders.
 
+use crate::node_logs;
 use crate::opened::of_source;
 use crate::output::complain;
 use anyhow::{Context as _, Result, ensure};
@@ -113,6 +114,8 @@ impl Keep<'_> {
         writer.seal()?;
         save_proofs(&checked.proofs, folder.path(), &checked.verdicts)?;
         let report = Report::new(attributes, &checked.overview, &checked.verdicts);
+        let causes = node_logs::causes(&report, history, None)?;
+        let report = report.with_causes(causes);
         let drawing = Drawing::read(&report, history).map_err(of_source)?;
         let findings = folder.path().join("findings");
         let found = write_findings(&findings, &report, drawing.excerpt())?;

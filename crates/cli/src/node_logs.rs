@@ -1,7 +1,11 @@
-//! The nodes' logs beside a history, searched for a regular expression.
+//! The nodes' logs beside a history: searched for a regular expression, and read around findings.
 
+use crate::opened::of_source;
 use anyhow::{Context as _, Result};
 use seatrial_checker::{LogFilePattern, Pattern, Verdict};
+use seatrial_history::ChunkSource;
+use seatrial_report::{Causes, Report};
+use serde_json::Value as Json;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -16,8 +20,47 @@ const PIECE: usize = 64 * 1024;
 const OWN_LOG: &str = "jepsen.log";
 
 /// The verdict of `log-file-pattern` on the logs beside this history: `n1.log` of a run, or `n1/….log` as Jepsen stores them.
-pub(crate) fn search(history: &Path, pattern: &str) -> Result<Verdict> {
-    let mut found = LogFilePattern::new(compiled(pattern)?);
+pub(crate) fn search(history: &Path, patterns: &[String]) -> Result<Verdict> {
+    let mut found = LogFilePattern::new(compiled(patterns)?);
+    let (folder, logs) = beside(history)?;
+    for log in logs {
+        let (node, file) = names(&folder, &log);
+        found.begin(&node, &file);
+        read(&log, &mut |piece| found.push(piece))?;
+    }
+    Ok(found.finish())
+}
+
+/// The causes of a report's findings: what the history and the logs of its nodes beside it say. Nothing is read if there are
+/// no findings, and no log if the history does not name its nodes: other programs write logs too.
+pub(crate) fn causes(
+    report: &Report<'_>,
+    source: &dyn ChunkSource,
+    history: Option<&Path>,
+) -> Result<Causes> {
+    let mut search = report.search_causes(source).map_err(of_source)?;
+    let nodes = report.attributes["nodes"].as_array();
+    let nodes: Vec<&str> = nodes
+        .into_iter()
+        .flatten()
+        .filter_map(Json::as_str)
+        .collect();
+    let (true, Some(history), false) = (search.wants_logs(), history, nodes.is_empty()) else {
+        return Ok(search.finish());
+    };
+    let (folder, logs) = beside(history)?;
+    for log in logs {
+        let (node, file) = names(&folder, &log);
+        if nodes.contains(&node.as_str()) {
+            search.begin_log(&node, &file);
+            read(&log, &mut |piece| search.push_log(piece))?;
+        }
+    }
+    Ok(search.finish())
+}
+
+/// The folder of a history, and the logs in it.
+fn beside(history: &Path) -> Result<(PathBuf, Vec<PathBuf>)> {
     let folder = match history.parent() {
         Some(folder) if folder == Path::new("") => Path::new("."),
         Some(folder) => folder,
@@ -27,32 +70,44 @@ pub(crate) fn search(history: &Path, pattern: &str) -> Result<Verdict> {
     if history.is_file() {
         collect(folder, DEPTH_MAX, &mut logs)?;
     }
-    let mut piece = vec![0; PIECE];
-    for log in logs {
-        let name = log.strip_prefix(folder).unwrap_or(&log);
-        let node = name.components().next();
-        let node = node.map(|node| node.as_os_str().to_string_lossy());
-        let node = node.unwrap_or_default();
-        found.begin(
-            node.strip_suffix(".log").unwrap_or(&node),
-            &name.to_string_lossy(),
-        );
-        let open = || log.display().to_string();
-        let mut file = File::open(&log).with_context(open)?;
-        loop {
-            let length = file.read(&mut piece).with_context(open)?;
-            if length == 0 {
-                break;
-            }
-            found.push(&piece[..length]);
-        }
-    }
-    Ok(found.finish())
+    Ok((folder.to_owned(), logs))
 }
 
-/// The regular expression of `--log-pattern`.
-pub(crate) fn compiled(pattern: &str) -> Result<Pattern> {
-    Pattern::new(pattern).with_context(|| format!("--log-pattern {pattern:?}"))
+/// The node whose log this is, and the log's name in its folder.
+fn names(folder: &Path, log: &Path) -> (String, String) {
+    let name = log.strip_prefix(folder).unwrap_or(log);
+    let node = name.components().next();
+    let node = node.map(|node| node.as_os_str().to_string_lossy());
+    let node = node.unwrap_or_default();
+    let node = node.strip_suffix(".log").unwrap_or(&node).to_owned();
+    (node, name.to_string_lossy().into_owned())
+}
+
+/// Reads a log piece by piece.
+fn read(log: &Path, take: &mut dyn FnMut(&[u8])) -> Result<()> {
+    let open = || log.display().to_string();
+    let mut file = File::open(log).with_context(open)?;
+    let mut piece = vec![0; PIECE];
+    loop {
+        let length = file.read(&mut piece).with_context(open)?;
+        if length == 0 {
+            return Ok(());
+        }
+        take(&piece[..length]);
+    }
+}
+
+/// The verdict when logs cannot be read.
+pub(crate) fn unsearched(error: &anyhow::Error) -> Verdict {
+    LogFilePattern::unread(format!("the nodes' logs cannot be searched: {error:#}"))
+}
+
+/// Regular expressions of `--log-pattern`, of plans and suites, of which any may match.
+pub(crate) fn compiled(patterns: &[String]) -> Result<Vec<Pattern>> {
+    let compiled = patterns
+        .iter()
+        .map(|pattern| Pattern::new(pattern).with_context(|| format!("log pattern {pattern:?}")));
+    compiled.collect()
 }
 
 /// Adds the logs of a folder, by name. Links are not followed.
@@ -95,7 +150,7 @@ mod tests {
         ] {
             fs::write(path(name), text).unwrap();
         }
-        let verdict = search(&path("history.sea"), "panic").unwrap();
+        let verdict = search(&path("history.sea"), &["none".into(), "panic".into()]).unwrap();
         assert_eq!(verdict.valid, Validity::Invalid);
         let Figures::LogFilePattern(figures) = &verdict.details.figures else {
             panic!("no figures");
@@ -104,8 +159,8 @@ mod tests {
         let found = &figures.matches[0];
         assert_eq!((found.node.as_str(), found.number), ("n2", 2));
         assert_eq!(found.file, "n2/var/log/db.log");
-        assert!(search(&path("history.sea"), "(").is_err());
-        let absent = search(Path::new("-"), "panic").unwrap();
+        assert!(search(&path("history.sea"), &["panic".into(), "(".into()]).is_err());
+        let absent = search(Path::new("-"), &["panic".into()]).unwrap();
         assert!(matches!(absent.valid, Validity::Unknown(_)));
     }
 }

@@ -3,8 +3,8 @@
 use crate::args::RunArguments;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_check::{CheckQuestion, ModelChecker, Request, StateTableRow, TableModel};
-use seatrial_check::{UnknownName, by_name, for_workload};
-use seatrial_checker::Checker;
+use seatrial_check::{MinimumLoad, UnknownName, by_name, for_workload};
+use seatrial_checker::{Checker, Pattern};
 use seatrial_generator::workload::{self, Workload, WorkloadOptions};
 use seatrial_machine::{FaultKind, Rng};
 use seatrial_plan::document::TEXT_LENGTH_MAX;
@@ -133,6 +133,30 @@ impl PlanFile {
     pub(crate) fn model<'m>(&'m self, asked: Option<&'m str>) -> Option<&'m str> {
         let own = self.plan.options().model.as_ref();
         asked.or_else(|| own.map(|model| model.value.as_str()))
+    }
+
+    /// The operations that must be ok.
+    pub(crate) fn minimum(&self) -> Result<MinimumLoad> {
+        let options = self.plan.options();
+        let minimum = MinimumLoad {
+            each: options.min_ok_each.filter(|each| *each > 0),
+            ..MinimumLoad::default()
+        };
+        let Some(text) = &options.min_ok else {
+            return Ok(minimum);
+        };
+        let with = minimum.with_text(&text.value);
+        with.map_err(|reason| self.error(text.problem(reason)))
+    }
+
+    /// The regular expressions of log lines that are failures.
+    pub(crate) fn log_patterns(&self) -> Result<Vec<String>> {
+        let patterns = self.plan.options().log_patterns.iter();
+        let compiled = patterns.map(|pattern| match Pattern::new(&pattern.value) {
+            Ok(_) => Ok(pattern.value.clone()),
+            Err(error) => Err(self.error(pattern.problem(error.to_string()))),
+        });
+        compiled.collect()
     }
 
     /// The checkers that the plan names, else those of its workload, for `model` if it is given, else for the model of the

@@ -6,6 +6,8 @@
 mod archive;
 #[path = "all/archive_socket.rs"]
 mod archive_socket;
+#[path = "all/causes.rs"]
+mod causes;
 #[path = "all/damage.rs"]
 mod damage;
 #[path = "all/decision.rs"]

@@ -94,6 +94,8 @@ pub fn bench_interpreter(
         checkers: Vec::new(),
         watch: LiveChecks::default(),
         accept_undecided: false,
+        minimum: seatrial_check::MinimumLoad::default(),
+        folder_checks: Vec::new(),
         certify: false,
         seed,
         stop: Stop::new(),

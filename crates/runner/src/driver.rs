@@ -73,6 +73,8 @@ pub(crate) struct DriveResult {
     pub(crate) ended: Ended,
     pub(crate) recorder: HistoryRecorder,
     pub(crate) deaths: Vec<Death>,
+    /// Operations that were recorded: the index of the next one.
+    pub(crate) recorded: u64,
     /// An invalid operation or a panic of the generator.
     pub(crate) failure: Option<Box<GeneratorFailure>>,
 }
@@ -119,6 +121,7 @@ impl Driver {
                 Urgency::Drain => Ended::Stopped,
                 Urgency::Abort => Ended::Aborted,
             },
+            recorded: this.driver.interpreter.recorded(),
             recorder: this.driver.recorder,
             deaths: this.deaths,
             failure: this.failure,

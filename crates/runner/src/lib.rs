@@ -83,6 +83,7 @@
 //! request, and the reply to a completion:
 //!
 //! ```
+//! use seatrial_check::MinimumLoad;
 //! use seatrial_checker::Validity;
 //! use seatrial_linear::{Linearizable, Model};
 //! use seatrial_generator::{Generator, function, mix, operation};
@@ -155,6 +156,8 @@
 //!         checkers: vec![Box::new(Linearizable::new(Model::Register))],
 //!         watch: LiveChecks::default(),
 //!         accept_undecided: false,
+//!         minimum: MinimumLoad::default(),
+//!         folder_checks: Vec::new(),
 //!         certify: false,
 //!         seed: 7,
 //!         stop: Stop::new(),
@@ -204,6 +207,7 @@ mod client;
 mod damage;
 mod driver;
 mod folder;
+mod leaders;
 mod load_limit;
 mod log;
 mod mesh;
@@ -216,6 +220,7 @@ mod program;
 mod progress;
 mod recorder;
 mod run;
+mod states;
 mod stop;
 mod test;
 mod timer;
@@ -227,11 +232,12 @@ pub use child::Child;
 pub use client::{BoxFuture, Client, ClientError, ClientSlot, Clients};
 pub use driver::Ended;
 pub use folder::{FolderError, RunFolder, time_name};
+pub use leaders::{LeaderChange, Leaders};
 pub use load_limit::LoadLimit;
 pub use log::tail as log_tail;
 pub use mesh::{LinkControl, Mesh, Meter};
 pub use nemesis::FaultRecord;
-pub use node::{Death, InjectionResult, NoNodes, NodeError, Nodes};
+pub use node::{Death, InjectionResult, NoNodes, NodeError, NodeState, Nodes};
 pub use plan::{PlanError, PlanSource};
 pub use process::{NodeLimits, NodePlace, NodeStreams, ProcessNodes, System, SystemMembers};
 pub use program::{OrdinaryUser, ProgramMissing, ServerProgram, free_ports};
@@ -242,6 +248,7 @@ pub use seatrial_host::ClockOrder;
 pub use seatrial_namespace::{NetworkKind, NodeNetwork, NodeNetworkOptions, NodeSpace};
 pub use stop::{Stop, Urgency};
 pub use test::{
-    Crash, MakeResults, RunError, Test, TestEvidence, TestNetwork, TestOutcome, plain_results,
+    Crash, FolderCheck, MakeResults, RunError, Test, TestEvidence, TestNetwork, TestOutcome,
+    plain_results,
 };
 pub use watch::{LiveChecks, Sighting};

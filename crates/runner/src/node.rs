@@ -2,6 +2,7 @@
 
 use crate::{BoxFuture, ClientError, Mesh};
 use seatrial_generator::Membership;
+use seatrial_history::Value;
 use seatrial_machine::{Fault, FaultKind, NodeId, Rng};
 use std::io;
 use std::net::SocketAddr;
@@ -58,6 +59,17 @@ pub trait Nodes: Send + Sync {
         Box::pin(std::future::ready(Err(NodeError::NoMembership)))
     }
 
+    /// Do these nodes report their states? Then the end of a test asks each for it, and the checker `divergence` compares them.
+    fn reports_states(&self) -> bool {
+        false
+    }
+
+    /// The state of a node, asked when all faults are healed and no client is left, again and again until the states of all nodes
+    /// are equal or ten seconds are over. `None`: it has none that can be compared.
+    fn state(&self, _node: NodeId) -> BoxFuture<'_, Result<Option<NodeState>, NodeError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     /// Stops a node gracefully, or kills it after its limit.
     fn stop(&self, node: NodeId) -> BoxFuture<'_, Result<(), NodeError>>;
 
@@ -65,6 +77,17 @@ pub trait Nodes: Send + Sync {
     fn take_deaths(&self) -> Vec<Death> {
         Vec::new()
     }
+}
+
+/// The state of a node as it can be compared with that of another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeState {
+    /// What it has applied: the index of a log, a number of changes. States are compared at the same revision.
+    pub revision: String,
+    /// A hash of all it holds.
+    pub hash: String,
+    /// What it holds, a list or a map, if that is small enough to be recorded: a finding shows the first difference.
+    pub contents: Option<Value>,
 }
 
 /// Result of injecting or ending a fault.

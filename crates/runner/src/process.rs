@@ -1,7 +1,9 @@
 //! Nodes as local processes.
 
 use crate::child::Child;
-use crate::{BoxFuture, ClientError, Death, InjectionResult, Mesh, NodeError, Nodes, damage, log};
+use crate::{
+    BoxFuture, ClientError, Death, InjectionResult, Mesh, NodeError, NodeState, Nodes, damage, log,
+};
 use rustix::process::{Pid, Resource, Signal, getrlimit, prlimit};
 use seatrial_generator::Membership;
 use seatrial_host::ClockOrder;
@@ -52,6 +54,20 @@ pub trait System: Send + Sync {
     /// The signal that asks a node to stop in good order: SIGTERM by default. SIGKILL follows at the limit.
     fn stop_signal(&self) -> Signal {
         Signal::TERM
+    }
+
+    /// Do the nodes report their states ([`System::state`])?
+    fn reports_states(&self) -> bool {
+        false
+    }
+
+    /// The state of a node at the end of a test, for the checker `divergence`. Ask the node at `place.address`. An error: not
+    /// known this time.
+    fn state<'a>(
+        &'a self,
+        _place: &'a NodePlace,
+    ) -> BoxFuture<'a, Result<Option<NodeState>, ClientError>> {
+        Box::pin(std::future::ready(Ok(None)))
     }
 
     /// How nodes join and leave the system; `None`, the default: they do not.
@@ -726,6 +742,20 @@ impl Nodes for ProcessNodes {
             let places = self.places();
             let view = members.view(&places).await;
             view.map_err(|error| NodeError::Members(error.to_string()))
+        })
+    }
+
+    fn reports_states(&self) -> bool {
+        self.system.reports_states()
+    }
+
+    fn state(&self, node: NodeId) -> BoxFuture<'_, Result<Option<NodeState>, NodeError>> {
+        Box::pin(async move {
+            let places = self.places();
+            let place = places.iter().find(|place| place.node == node);
+            let place = place.ok_or(NodeError::Unknown(node))?;
+            let state = self.system.state(place).await;
+            state.map_err(|error| NodeError::Members(error.to_string()))
         })
     }
 

@@ -1,22 +1,26 @@
 //! One test from its first node to its verdict: threads, tasks, phases.
 
 use crate::driver::{DriveResult, Driver, WorkerChannel};
+use crate::leaders::LeaderWatch;
 use crate::load_limit::{LoadLimit, processor_time};
 use crate::nemesis::{Nemesis, NemesisReport};
 use crate::progress::{Phase, ProgressState, Ticker};
 use crate::recorder::{HistoryRecorder, error_chain};
+use crate::states;
 use crate::stop::Urgency;
 use crate::test::{Crash, RunError, Test, TestEvidence, TestOutcome};
 use crate::timer::Timer;
 use crate::watch::{LiveCheckThread, Sighting};
 use crate::worker::Worker;
 use crate::{
-    ClientSlot, Ended, InjectionResult, Mesh, NodeError, NodeNetwork, NodeNetworkOptions, Nodes,
-    Observer, Stop, time_name,
+    ClientSlot, Death, Ended, InjectionResult, Leaders, Mesh, NodeError, NodeNetwork,
+    NodeNetworkOptions, Nodes, Observer, Stop, time_name,
 };
 use rustix::process::{Resource, getrlimit, setrlimit};
-use seatrial_check::{CheckAnswer, Ground, Options, SharedSource, Unwatched, prove, proves};
-use seatrial_checker::{Aims, Checker, Overview, Validity, Verdict};
+use seatrial_check::{
+    CheckAnswer, Ground, NODE_STATES, Options, SharedSource, Unwatched, prove, proves,
+};
+use seatrial_checker::{Aims, Checker, Divergence, Overview, Validity, Verdict};
 use seatrial_generator::{
     Generator, Interpreter, InterpreterOptions, THREADS_MAX, Thread, sequence,
 };
@@ -256,7 +260,9 @@ impl<'a> Run<'a> {
 
     /// Runs all phases between the start of the nodes and the check of the history.
     fn record(&mut self) -> Result<TestOutcome, RunError> {
-        let attributes = self.attributes();
+        let workers = self.open_clients()?;
+        let (began, started) = (Instant::now(), SystemTime::now());
+        let attributes = self.attributes(started);
         let path = self.test.folder.history();
         let write_error = |reason: String| RunError::Write {
             path: path.clone(),
@@ -269,30 +275,34 @@ impl<'a> Run<'a> {
                 what: "a thread for the history",
                 error,
             })?;
-        let workers = self.open_clients()?;
-        let began = Instant::now();
         let live_check = self.watch(&path, began)?;
         let tasks = self.spawn_tasks(workers, began);
+        let leaders = Arc::new(LeaderWatch::default());
+        let watching = Arc::clone(&leaders).watch(Arc::clone(&self.test.nodes), began);
+        let watching = self.threads.world.spawn(watching);
         self.progress.begin(began);
         self.progress.set_phase(Phase::Running);
         let used_before = processor_time();
-        let (drive, nemesis, tasks) = self.drive(tasks, recorder, began)?;
+        let driven = self.drive(tasks, recorder, began);
+        watching.abort();
+        let (mut drive, nemesis, tasks) = driven?;
         let load = began.elapsed();
         let used = processor_time().saturating_sub(used_before);
         self.progress.set_phase(Phase::Ending);
-        let (report, deaths) = self.end(nemesis, tasks, drive.ended, drive.deaths);
+        let (report, deaths, states) = self.end(
+            nemesis,
+            tasks,
+            drive.ended,
+            std::mem::take(&mut drive.deaths),
+        );
+        drive.record_states(states, began);
         drive.recorder.finish().map_err(write_error)?;
         let watched = live_check.filter(|_| drive.ended != Ended::Aborted);
         let watched = watched.map(LiveCheckThread::finish).unwrap_or_default();
         if let Some(failure) = drive.failure {
             return Err(RunError::Generator(failure));
         }
-        let crashes = deaths.into_iter().map(|death| Crash {
-            node: death.node,
-            at: Time::ZERO + death.at.saturating_duration_since(began),
-            status: death.status,
-            log_tail: death.log_tail,
-        });
+        let crashes = deaths.into_iter().map(|death| Crash::of(death, began));
         let mut outcome = TestOutcome {
             ended: drive.ended,
             folder: self.test.folder.path().to_owned(),
@@ -312,31 +322,17 @@ impl<'a> Run<'a> {
                 self.test.concurrency,
             ),
             checked_in: Duration::ZERO,
-            faults: report.records,
             crashes: crashes.collect(),
             sighting: watched.sighting,
+            leaders: leaders.finish(&report.records),
+            faults: report.records,
             warnings: report.warnings,
         };
-        self.add_warnings(&mut outcome);
-        if let Some(error) = watched.error {
-            let text = format!("no checker ran during the test: {error}");
-            outcome.warnings.push(text);
-        }
+        outcome
+            .warnings
+            .extend(self.test.network.limits.iter().cloned());
+        add_warnings(&mut outcome, self.test.rate, watched.error);
         Ok(outcome)
-    }
-
-    /// Adds what the counts, a violation seen early and the ends of nodes give reason to warn of.
-    fn add_warnings(&self, outcome: &mut TestOutcome) {
-        let limits = self.test.network.limits.iter().cloned();
-        let missed = rate_missed(self.test.rate, outcome);
-        let sighting = outcome.sighting.iter().map(Sighting::sentence);
-        let found = limits
-            .chain(cut_short(outcome))
-            .chain(missed)
-            .chain(sighting);
-        let found = found.chain(outcome.crashes.iter().map(warning));
-        let found: Vec<String> = found.collect();
-        outcome.warnings.extend(found);
     }
 
     /// Starts the checkers that run during the test; `None` if there are none.
@@ -365,12 +361,19 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn attributes(&self) -> Json {
+    /// The attributes of a test whose clock is zero at `started`.
+    fn attributes(&self, started: SystemTime) -> Json {
         let mut attributes = self.test.attributes.clone();
         let mut put = |name: &str, value: Json| {
             attributes.entry(name).or_insert(value);
         };
-        put("started", json!(time_name(SystemTime::now())));
+        put("started", json!(time_name(started)));
+        let since = started.duration_since(SystemTime::UNIX_EPOCH);
+        let since = since.unwrap_or(Duration::ZERO).as_nanos();
+        put(
+            "started_ns",
+            json!(i64::try_from(since).unwrap_or(i64::MAX)),
+        );
         let ids = self.test.nodes.ids().iter();
         put(
             "nodes",
@@ -384,6 +387,9 @@ impl<'a> Run<'a> {
         put("timeout_ms", json!(self.test.timeout.as_millis() as u64));
         put("seed", json!(self.test.seed));
         put("version", json!(env!("CARGO_PKG_VERSION")));
+        if self.test.nodes.reports_states() {
+            put(NODE_STATES, json!(true));
+        }
         Json::Object(attributes)
     }
 
@@ -510,14 +516,14 @@ impl<'a> Run<'a> {
     }
 
     /// Ends the tasks, heals all faults, stops the nodes. The order matters: a client that still runs must not see the nodes
-    /// stop. Returns the nemesis's report, and all nodes that died.
+    /// stop. Returns the nemesis's report, all nodes that died, and the states of the nodes as operations.
     fn end(
         &self,
         nemesis: Arc<Mutex<Nemesis>>,
         mut tasks: TaskHandles,
         ended: Ended,
-        mut deaths: Vec<crate::Death>,
-    ) -> (NemesisReport, Vec<crate::Death>) {
+        mut deaths: Vec<Death>,
+    ) -> (NemesisReport, Vec<Death>, Vec<Op>) {
         self.threads.driver.block_on(async {
             if ended != Ended::Aborted {
                 let _ = timeout(END_LIMIT, async {
@@ -528,6 +534,11 @@ impl<'a> Run<'a> {
             }
             let left = tasks.end().await;
             nemesis.lock().await.final_heal().await;
+            let states = match ended {
+                Ended::Aborted => Vec::new(),
+                _ if !self.test.nodes.reports_states() => Vec::new(),
+                _ => states::observe(&self.test.nodes).await,
+            };
             deaths.extend(self.test.nodes.take_deaths());
             let failures = end_nodes(&self.test.nodes).await;
             let mut report = match Arc::into_inner(nemesis) {
@@ -542,7 +553,7 @@ impl<'a> Run<'a> {
                 );
                 report.warnings.push(text);
             }
-            (report, deaths)
+            (report, deaths, states)
         })
     }
 
@@ -562,16 +573,22 @@ impl<'a> Run<'a> {
         let (answer, proofs) = answer.map_err(|error| read_error(error_chain(&*error)))?;
         outcome.proofs = proofs;
         outcome.verdicts = answer.verdicts;
+        let beside = self.test.folder_checks.iter();
+        let beside = beside.map(|check| check(&outcome.history_path));
+        outcome.verdicts.extend(beside);
         outcome.overview = answer.overview;
         outcome.checked_in = began.elapsed();
         outcome.results = (self.test.results)(&TestEvidence {
             attributes: &outcome.attributes,
+            source: &source,
+            history_path: &outcome.history_path,
             overview: &outcome.overview,
             verdicts: &outcome.verdicts,
             warnings: &outcome.warnings,
             checked_in: outcome.checked_in,
             limit: outcome.limit,
             sighting: outcome.sighting.as_ref(),
+            leaders: outcome.leaders.as_ref(),
         });
         self.keep(&outcome.results)
     }
@@ -593,7 +610,10 @@ impl<'a> Run<'a> {
         let is_known =
             |checker: &dyn Checker| known.iter().any(|one| one.checker == checker.name());
         let checkers = self.test.checkers.iter().map(AsRef::as_ref);
-        let left: Vec<&dyn Checker> = checkers.filter(|one| !is_known(*one)).collect();
+        let mut left: Vec<&dyn Checker> = checkers.filter(|one| !is_known(*one)).collect();
+        if self.test.nodes.reports_states() {
+            left.push(&Divergence);
+        }
         let options = Options {
             aims: Aims {
                 certify,
@@ -622,12 +642,15 @@ impl<'a> Run<'a> {
         let mut found: Vec<Verdict> = found.by_ref().collect();
         let place = |verdict: &Verdict| {
             let mut names = self.test.checkers.iter().map(|one| one.name());
-            names.position(|name| name == verdict.checker)
+            names
+                .position(|name| name == verdict.checker)
+                .unwrap_or(usize::MAX)
         };
         found.sort_by_key(place);
         answer.verdicts = found;
         let ground = Ground {
             accept_undecided: self.test.accept_undecided,
+            minimum: self.test.minimum,
             ..Ground::default()
         };
         ground.settle(&mut answer.verdicts, &answer.overview);
@@ -647,6 +670,46 @@ impl<'a> Run<'a> {
         let path = self.test.folder.history();
         let kept = TestFile::append_results(&path, results);
         kept.map_err(|error| results_error(&path, error_chain(&error)))
+    }
+}
+
+/// Adds what a reader of the verdict needs to know of the run.
+fn add_warnings(outcome: &mut TestOutcome, asked: Option<f64>, unwatched: Option<String>) {
+    let idle = outcome.leaders.iter().filter_map(Leaders::warning);
+    let mut warnings: Vec<String> = idle.collect();
+    warnings.extend(cut_short(outcome));
+    warnings.extend(rate_missed(asked, outcome));
+    warnings.extend(outcome.sighting.iter().map(Sighting::sentence));
+    warnings.extend(unwatched.map(|error| format!("no checker ran during the test: {error}")));
+    warnings.extend(outcome.crashes.iter().map(warning));
+    outcome.warnings.extend(warnings);
+}
+
+impl DriveResult {
+    /// Records the states of the nodes after the operations of the test.
+    fn record_states(&mut self, states: Vec<Op>, began: Instant) {
+        for (index, state) in (self.recorded..).zip(states) {
+            let time = i64::try_from(began.elapsed().as_nanos()).unwrap_or(i64::MAX);
+            let state = Op {
+                index,
+                time,
+                ..state
+            };
+            // A writer that has ended says so when it is finished.
+            let _ = self.recorder.push(state, Instant::now());
+        }
+    }
+}
+
+impl Crash {
+    /// The crash of a test that began at this time.
+    fn of(death: Death, began: Instant) -> Crash {
+        Crash {
+            node: death.node,
+            at: Time::ZERO + death.at.saturating_duration_since(began),
+            status: death.status,
+            log_tail: death.log_tail,
+        }
     }
 }
 

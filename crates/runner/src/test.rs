@@ -2,10 +2,10 @@
 
 use crate::run::processors;
 use crate::{
-    Clients, Ended, FaultRecord, LiveChecks, LoadLimit, NodeError, Nodes, OperationCounts,
+    Clients, Ended, FaultRecord, Leaders, LiveChecks, LoadLimit, NodeError, Nodes, OperationCounts,
     RunFolder, Sighting, Stop,
 };
-use seatrial_check::{ChunkReadAhead, SharedSource};
+use seatrial_check::{ChunkReadAhead, MinimumLoad, SharedSource};
 use seatrial_checker::{Checker, Overview, Validity, Verdict};
 use seatrial_generator::{Generator, GeneratorFailure};
 use seatrial_history::{OpenError, TestFile};
@@ -14,7 +14,7 @@ use seatrial_namespace::NetworkKind;
 use seatrial_verify::Certificate;
 use serde_json::{Map, Value as Json, json};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -52,6 +52,10 @@ pub struct Test {
     pub watch: LiveChecks,
     /// Is a verdict without anomalies `valid` although questions are undecided, as in Jepsen?
     pub accept_undecided: bool,
+    /// Operations that must have completed `ok`; with fewer the verdict is unknown.
+    pub minimum: MinimumLoad,
+    /// Checks of the run folder rather than of the history, such as a search of the nodes' logs.
+    pub folder_checks: Vec<Box<FolderCheck>>,
     /// Do checkers that can prove their verdicts write certificates?
     pub certify: bool,
     /// Seed of the runner's own draws: the interpreter's, and the bits that rot.
@@ -74,6 +78,9 @@ pub struct TestNetwork {
     pub capture_bytes: u64,
 }
 
+/// Checks the folder of a run, given its test file, when no process writes into it any more.
+pub type FolderCheck = dyn Fn(&Path) -> Verdict + Send;
+
 /// Makes the JSON document that is written to `results.json` and to the test file.
 pub type MakeResults = dyn Fn(&TestEvidence<'_>) -> Json + Send;
 
@@ -81,6 +88,10 @@ pub type MakeResults = dyn Fn(&TestEvidence<'_>) -> Json + Send;
 pub struct TestEvidence<'a> {
     /// The attributes of the test.
     pub attributes: &'a Json,
+    /// The history.
+    pub source: &'a SharedSource,
+    /// The test file; the logs of the nodes are beside it.
+    pub history_path: &'a Path,
     /// Counts and times of operations and faults.
     pub overview: &'a Overview,
     /// The verdict of each checker.
@@ -93,6 +104,8 @@ pub struct TestEvidence<'a> {
     pub limit: LoadLimit,
     /// The first definite violation that was found during the test.
     pub sighting: Option<&'a Sighting>,
+    /// The primaries that were seen; `None` if the nodes report none.
+    pub leaders: Option<&'a Leaders>,
 }
 
 /// The default results: `valid`, `operations`, `checkers`, `warnings`, `seconds`, `seen_early`.
@@ -138,6 +151,8 @@ pub struct TestOutcome {
     pub limit: LoadLimit,
     /// Time that the checkers took.
     pub checked_in: Duration,
+    /// The primaries that were seen; `None` if the nodes report none.
+    pub leaders: Option<Leaders>,
     /// All faults, with and without effect.
     pub faults: Vec<FaultRecord>,
     /// Nodes that exited by themselves.

@@ -13,6 +13,7 @@
 //! | options of its own | [`Suite::options`] | `test`, `sim`, `node` |
 //! | commands of its own, and a benchmark | [`Suite::tools`], [`Suite::bench`] | `SUITE NAME`, `bench SUITE` |
 //! | the command line of another program | [`Suite::translate`] | `SUITE WORDS` |
+//! | failures in its logs | [`Suite::log_patterns`] | `test` |
 //! | planted bugs | [`Suite::bugs`] | `--bug` |
 //! | a simulated world | [`Suite::simulator`] | `sim` |
 //!
@@ -227,6 +228,12 @@ pub trait Suite: Send + Sync {
     /// disks that need root for a process: slow disks, errors, and the loss of unsynced writes, which the kernel keeps.
     fn omitted_faults(&self) -> &'static [&'static str] {
         &["slow-disk", "write-errors", "read-errors", "lose-unsynced"]
+    }
+
+    /// Regular expressions of log lines that are failures, such as `panic` or `^FATAL`; each match in the log of a node is
+    /// a finding.
+    fn log_patterns(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// The bugs that can be planted in it.

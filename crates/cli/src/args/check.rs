@@ -1,6 +1,6 @@
 //! The options of `check`.
 
-use super::{OutputArguments, UndecidedArguments};
+use super::{MinimumArguments, OutputArguments, UndecidedArguments};
 use crate::guard::Limits;
 use crate::opened::Opening;
 use crate::source::Reading;
@@ -40,9 +40,9 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) checker: Option<Vec<String>>,
     /// Search the nodes' logs beside the history (`n1.log`, `n1/….log`) for this regular expression too; a line that matches
-    /// is an anomaly.
+    /// is an anomaly. May be given several times [default: the patterns of the file's test].
     #[arg(long, value_name = "RE", conflicts_with = "verify")]
-    pub(crate) log_pattern: Option<String>,
+    pub(crate) log_pattern: Vec<String>,
     /// Values `[key value]` belong to independent keys, even if not all look like that.
     #[arg(long)]
     pub(crate) keyed: bool,
@@ -69,6 +69,8 @@ pub(crate) struct CheckArguments {
     pub(crate) infer: Vec<String>,
     #[command(flatten)]
     pub(crate) undecided: UndecidedArguments,
+    #[command(flatten)]
+    pub(crate) minimum: MinimumArguments,
     /// An order of transactions: a JSON object with a number for each index of a completion. rw-register infers versions
     /// from it, isolation verifies it as its first guess.
     #[arg(long, value_name = "FILE")]
@@ -93,6 +95,9 @@ pub(crate) struct CheckArguments {
     /// Write the report page to this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+    /// Write the verdicts as JUnit XML to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
     /// Write findings to this folder: each anomaly explained in text, each cycle and component as a picture (SVG).
     #[arg(long, value_name = "FOLDER")]
     pub(crate) findings: Option<PathBuf>,
@@ -104,7 +109,7 @@ pub(crate) struct CheckArguments {
         long,
         value_name = "FILE",
         conflicts_with_all = [
-            "report", "findings", "record", "salvage", "checker", "model", "infer", "transaction_order", "certificate",
+            "report", "junit", "findings", "record", "salvage", "checker", "model", "infer", "transaction_order", "certificate",
             "all_keys", "accept_undecided"
         ]
     )]

@@ -37,6 +37,7 @@ pub(crate) fn run(arguments: &CheckArguments, suites: &Suites) -> Result<Exit> {
     for (is_given, option) in [
         (arguments.report.is_some(), "--report"),
         (arguments.findings.is_some(), "--findings"),
+        (arguments.junit.is_some(), "--junit"),
         (arguments.certificate.is_some(), "--certificate"),
         (arguments.verify.is_some(), "--verify"),
         (arguments.follow, "--follow"),
@@ -46,9 +47,8 @@ pub(crate) fn run(arguments: &CheckArguments, suites: &Suites) -> Result<Exit> {
     for name in arguments.checker.iter().flatten() {
         by_name(name, None)?;
     }
-    if let Some(pattern) = &arguments.log_pattern {
-        compiled(pattern)?;
-    }
+    compiled(&arguments.log_pattern)?;
+    arguments.minimum.minimum()?;
     let common = Common {
         request: arguments.request(suites.known())?,
         limits: arguments.limits()?,

@@ -3,14 +3,17 @@
 use crate::args::ShowArguments;
 use crate::exit::Exit;
 use crate::load::{hint, is_test_file, load, not_ended, salvage};
+use crate::opened::of_source;
 use crate::output::{complain, for_screen, say};
 use crate::source::resolved;
 use anyhow::{Context as _, Result};
-use seatrial_history::{ChunkBuffer, Op, TestFile};
-use seatrial_interchange::export::{Layout, check_names};
+use seatrial_history::{Chunk, ChunkBuffer, ChunkSource as _, Op, OpView, TestFile};
+use seatrial_interchange::export::{Layout, check_names, json};
 use seatrial_interchange::import::Options;
+use seatrial_query::Selection;
 use seatrial_report::ListingColumns;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::ops::ControlFlow;
 
 /// Fewer operations than this are taken out of their chunks one by one.
 const FEW: u64 = 1_000;
@@ -29,9 +32,10 @@ fn show(arguments: &ShowArguments) -> Result<Exit> {
     if arguments.attributes || arguments.results {
         return show_document(arguments);
     }
+    let selection = arguments.selected.selection()?;
     let is_plain = !arguments.salvage && matches!(arguments.format.as_str(), "auto" | "sea");
     if is_plain && is_test_file(&arguments.file) {
-        return show_chunks(arguments);
+        return show_chunks(arguments, &selection);
     }
     let loaded = if arguments.salvage {
         salvage(&arguments.file, &arguments.format)?
@@ -41,23 +45,43 @@ fn show(arguments: &ShowArguments) -> Result<Exit> {
     for warning in &loaded.warnings {
         complain!("seatrial: {warning}");
     }
-    let mut listing = Listing::new(arguments, ListingColumns::of(loaded.history.iter()));
-    listing.add(loaded.history.iter())?;
+    let columns = ListingColumns::of(loaded.history.iter());
+    let mut listing = Listing::new(arguments, columns);
+    if selection.is_all() {
+        listing.add(loaded.history.iter())?;
+        return listing.end();
+    }
+    let mut added = Ok(true);
+    let round = loaded.history.round(&mut |chunk| {
+        let ops: Vec<Op> = selection.of(chunk).map(OpView::op).collect();
+        added = listing.add(&ops);
+        match added {
+            Ok(true) => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        }
+    });
+    round.map_err(of_source)?;
+    added?;
     listing.end()
 }
 
-/// Operations of a test file, no more of it than is shown, so of a file of any size.
-fn show_chunks(arguments: &ShowArguments) -> Result<Exit> {
+/// Operations of a test file, no more of it than is shown, so of a file of any size. Chunks that lie outside of the selected time
+/// are not read.
+fn show_chunks(arguments: &ShowArguments, selection: &Selection) -> Result<Exit> {
     let file = TestFile::open(&arguments.file)?;
     if let Some(warning) = not_ended(&file, &arguments.file) {
         complain!("seatrial: {warning}");
     }
     if let Some(count) = arguments.count.filter(|&count| count < FEW) {
-        return show_few(&file, arguments, count);
+        return show_few(&file, arguments, selection, count);
     }
     let ops = |number: u64| -> Result<Vec<Op>> {
+        let is_needed = file.chunk_summary(number)?;
+        if !is_needed.is_some_and(|chunk| selection.may_select(&chunk)) {
+            return Ok(Vec::new());
+        }
         let chunk = file.chunk(number)?;
-        Ok(chunk.map_or_else(Vec::new, |chunk| chunk.ops().collect()))
+        Ok(chunk.map_or_else(Vec::new, |chunk| selected(selection, &chunk)))
     };
     let chunks = file.chunk_count();
     let first = chunk_from(&file, arguments.from)?;
@@ -73,20 +97,38 @@ fn show_chunks(arguments: &ShowArguments) -> Result<Exit> {
     listing.end()
 }
 
+/// The selected operations of a chunk.
+fn selected(selection: &Selection, chunk: &Chunk) -> Vec<Op> {
+    if selection.is_all() {
+        return chunk.ops().collect();
+    }
+    selection.of(chunk).map(OpView::op).collect()
+}
+
 /// A few operations: of the chunks that have them, nothing else is decoded.
-fn show_few(file: &TestFile, arguments: &ShowArguments, count: u64) -> Result<Exit> {
+fn show_few(
+    file: &TestFile,
+    arguments: &ShowArguments,
+    selection: &Selection,
+    count: u64,
+) -> Result<Exit> {
     let mut ops: Vec<Op> = Vec::new();
     let mut buffer = ChunkBuffer::default();
     for number in chunk_from(file, arguments.from)?..file.chunk_count() {
         if ops.len() as u64 == count {
             break;
         }
+        let summary = file.chunk_summary(number)?;
+        if summary.is_some_and(|chunk| !selection.may_select(&chunk)) {
+            continue;
+        }
         let Some(chunk) = file.read_chunk(number, &mut buffer)? else {
             break;
         };
-        let places = (0..chunk.len()).filter(|&place| chunk.index(place) >= arguments.from);
         let left = count as usize - ops.len();
-        ops.extend(places.take(left).map(|place| chunk.op(place)));
+        let views = selection.of(chunk);
+        let views = views.filter(|view| view.index() >= arguments.from);
+        ops.extend(views.take(left).map(OpView::op));
     }
     let mut listing = Listing::new(arguments, ListingColumns::of(&ops));
     listing.add(&ops)?;
@@ -108,12 +150,23 @@ fn chunk_from(file: &TestFile, index: u64) -> Result<u64> {
     Ok(low)
 }
 
+/// How operations are printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ShownForm {
+    Columns,
+    Edn,
+    Json,
+}
+
 /// Operations on their way to standard output.
 struct Listing {
     from: u64,
     /// How many may still come.
     left: u64,
-    edn: bool,
+    form: ShownForm,
+    is_selected: bool,
+    /// Was no operation printed?
+    is_empty: bool,
     is_terminal: bool,
     columns: ListingColumns,
     out: BufWriter<io::StdoutLock<'static>>,
@@ -124,7 +177,16 @@ impl Listing {
         Listing {
             from: arguments.from,
             left: arguments.count.unwrap_or(u64::MAX),
-            edn: arguments.edn,
+            form: match (arguments.edn, arguments.json) {
+                (true, _) => ShownForm::Edn,
+                (_, true) => ShownForm::Json,
+                _ => ShownForm::Columns,
+            },
+            is_selected: arguments
+                .selected
+                .selection()
+                .is_ok_and(|all| !all.is_all()),
+            is_empty: true,
             is_terminal: io::stdout().is_terminal(),
             columns,
             out: BufWriter::new(io::stdout().lock()),
@@ -138,19 +200,22 @@ impl Listing {
                 return Ok(false);
             }
             self.left -= 1;
-            let written = if self.edn {
-                check_names(op, Layout::Edn)?;
-                let text = op.to_string();
-                // For another program it stays what it is.
-                let shown = if self.is_terminal {
-                    for_screen(&text)
-                } else {
-                    text.as_str().into()
-                };
-                writeln!(self.out, "{shown}")
-            } else {
-                writeln!(self.out, "{}", for_screen(&self.columns.line(op)))
+            self.is_empty = false;
+            let text = match self.form {
+                ShownForm::Columns => self.columns.line(op),
+                ShownForm::Json => json(op).to_string(),
+                ShownForm::Edn => {
+                    check_names(op, Layout::Edn)?;
+                    op.to_string()
+                }
             };
+            // For another program it stays what it is.
+            let shown = if self.is_terminal || self.form == ShownForm::Columns {
+                for_screen(&text)
+            } else {
+                text.as_str().into()
+            };
+            let written = writeln!(self.out, "{shown}");
             // The reader has closed the pipe (`| head`).
             if matches!(&written, Err(error) if error.kind() == ErrorKind::BrokenPipe) {
                 self.left = 0;
@@ -162,6 +227,9 @@ impl Listing {
     }
 
     fn end(mut self) -> Result<Exit> {
+        if self.is_empty && self.is_selected {
+            complain!("seatrial: no operation is selected");
+        }
         match self.out.flush() {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
             _ => Ok(Exit::Valid),

@@ -4,23 +4,24 @@ use crate::args::{Rate, TestArguments};
 use crate::checked_run::{color, save_proofs, write, write_findings};
 use crate::exit::Exit;
 use crate::interrupt::{Signals, signal_runtime};
+use crate::node_logs::{self, compiled};
 use crate::opened::of_source;
 use crate::output::{complain, complaint, say};
 use crate::plan::PlanFile;
 use crate::progress::Screen;
 use crate::suites::{Suites, failure, fault_options, node_count};
 use anyhow::{Context as _, Result, ensure};
-use seatrial_check::by_name;
+use seatrial_check::{MinimumLoad, by_name};
 use seatrial_checker::Checker;
 use seatrial_generator::{
     FaultOptions, FaultPackage, Generator, TestPhasesOptions, fault_package, test_phases,
 };
 use seatrial_machine::{FaultKind, NodeId, Rng};
 use seatrial_plan::{PlanEnvironment, PlanLimits, PlanOptions};
-use seatrial_report::{Drawing, Report, html, results_json, text};
+use seatrial_report::{Drawing, Failovers, Report, html, junit_xml, results_json, text};
 use seatrial_runner::{
-    self as runner, Ended, LiveChecks, Observer, Phase, RunFolder, Stop, Test, TestEvidence,
-    TestNetwork, TestOutcome, TestProgress, Urgency,
+    self as runner, Ended, FolderCheck, Leaders, LiveChecks, Observer, Phase, RunFolder, Stop,
+    Test, TestEvidence, TestNetwork, TestOutcome, TestProgress, Urgency,
 };
 use seatrial_suite::{
     OptionValues, PlantedBug, Setup, Suite, known_bug, known_workload, planned_workloads,
@@ -294,6 +295,8 @@ impl PlannedTest {
             checkers,
             watch,
             accept_undecided: self.accepts_undecided(),
+            minimum: self.minimum()?,
+            folder_checks: self.folder_checks()?,
             certify: true,
             seed: self.seed,
             stop: Stop::new(),
@@ -305,8 +308,14 @@ impl PlannedTest {
                     ..
                 } = evidence;
                 let report = Report::new(attributes, overview, verdicts);
-                let report = report.checked_in(evidence.checked_in);
-                let mut report = report.limited(evidence.limit.to_string());
+                let mut report = report
+                    .checked_in(evidence.checked_in)
+                    .limited(evidence.limit.to_string())
+                    .with_failovers(evidence.leaders.map(failovers));
+                match node_logs::causes(&report, &**evidence.source, Some(evidence.history_path)) {
+                    Ok(causes) => report = report.with_causes(causes),
+                    Err(error) => report = report.warn(unread(&error)),
+                }
                 for warning in evidence.warnings {
                     report = report.warn(warning.clone());
                 }
@@ -343,6 +352,36 @@ impl PlannedTest {
     fn accepts_undecided(&self) -> bool {
         let planned = self.planned.accept_undecided.as_ref();
         self.arguments.run.undecided.accept_undecided || planned.is_some_and(|it| it.value)
+    }
+
+    /// The operations that must complete `ok`: of the command line, else of the plan.
+    fn minimum(&self) -> Result<MinimumLoad> {
+        let planned = self.file.as_ref().map(PlanFile::minimum).transpose()?;
+        let asked = self.arguments.minimum.minimum()?;
+        Ok(asked.or(planned.unwrap_or_default()))
+    }
+
+    /// The patterns of log lines that are failures: of the suite, the plan and the command line.
+    fn log_patterns(&self) -> Result<Vec<String>> {
+        let own = self.suite.log_patterns().iter();
+        let mut patterns: Vec<String> = own.map(|pattern| (*pattern).to_owned()).collect();
+        let planned = self.file.as_ref().map(PlanFile::log_patterns);
+        patterns.extend(planned.transpose()?.into_iter().flatten());
+        patterns.extend(self.arguments.log_pattern.iter().cloned());
+        compiled(&patterns)?;
+        Ok(patterns)
+    }
+
+    /// The search of the nodes' logs for these patterns, if there are any.
+    fn folder_checks(&self) -> Result<Vec<Box<FolderCheck>>> {
+        let patterns = self.log_patterns()?;
+        if patterns.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(vec![Box::new(move |history: &Path| {
+            let found = node_logs::search(history, &patterns);
+            found.unwrap_or_else(|error| node_logs::unsearched(&error))
+        })])
     }
 
     /// The checkers of the plan or the workload.
@@ -408,14 +447,21 @@ impl PlannedTest {
             },
             "version": env!("CARGO_PKG_VERSION"),
         });
-        let mut all = match attributes {
+        let mut attributes = match attributes {
             Json::Object(attributes) => attributes,
             _ => Map::new(),
         };
         for (name, value) in self.suite.attributes() {
-            all.entry(name).or_insert(value);
+            attributes.entry(name).or_insert(value);
         }
-        all
+        // Both were checked when the test was made.
+        let minimum = self.minimum().unwrap_or_default();
+        minimum.add_to(&mut attributes);
+        let patterns = self.log_patterns().unwrap_or_default();
+        if !patterns.is_empty() {
+            attributes.insert("log_patterns".to_owned(), json!(patterns));
+        }
+        attributes
     }
 
     /// How to run the same schedule again; what the processes make of it may differ.
@@ -446,6 +492,11 @@ impl PlannedTest {
         }
         let history = outcome.source()?;
         let report = Report::new(&outcome.attributes, &outcome.overview, &outcome.verdicts);
+        let causes = node_logs::causes(&report, &*history, Some(&outcome.history_path));
+        let report = match causes {
+            Ok(causes) => report.with_causes(causes),
+            Err(error) => report.warn(unread(&error)),
+        };
         let drawing = Drawing::read(&report, &*history).map_err(of_source)?;
         let findings = outcome.folder.join("findings");
         let found = write_findings(&findings, &report, drawing.excerpt())?;
@@ -465,7 +516,8 @@ impl PlannedTest {
         let mut report = report
             .in_folder(outcome.folder.display().to_string(), files)
             .checked_in(outcome.checked_in)
-            .limited(outcome.limit.to_string());
+            .limited(outcome.limit.to_string())
+            .with_failovers(outcome.leaders.as_ref().map(failovers));
         for warning in &outcome.warnings {
             report = report.warn(warning.clone());
         }
@@ -473,6 +525,9 @@ impl PlannedTest {
             &outcome.folder.join("report.html"),
             &html(&report, &drawing),
         )?;
+        if let Some(junit) = &self.arguments.junit {
+            write(junit, &junit_xml(&report))?;
+        }
         if output.json {
             let mut results = outcome.results.clone();
             results["folder"] = json!(outcome.folder.display().to_string());
@@ -498,6 +553,27 @@ fn described_plan(suite: &'static DataSuite) -> Result<PlanFile> {
         file.text().to_owned(),
         &vocabulary(suite),
     )
+}
+
+/// The primaries of a test for its report.
+fn failovers(leaders: &Leaders) -> Failovers {
+    let changes = leaders.changes.iter().map(|change| {
+        let seconds = change.at.nanoseconds() as f64 / 1e9;
+        (
+            seconds,
+            change.primaries.iter().map(NodeId::to_string).collect(),
+        )
+    });
+    Failovers {
+        count: leaders.failovers,
+        struck: leaders.struck,
+        changes: changes.collect(),
+    }
+}
+
+/// A warning that the surroundings of findings are not known.
+fn unread(error: &anyhow::Error) -> String {
+    format!("what happened around the findings is not shown: {error:#}")
 }
 
 /// The plan that the options name, if they do.

@@ -168,6 +168,8 @@ pub(crate) fn test(folder: &Path, generator: Box<dyn Generator>) -> Test {
         checkers: vec![Box::new(Length)],
         watch: LiveChecks::default(),
         accept_undecided: false,
+        minimum: seatrial_check::MinimumLoad::default(),
+        folder_checks: Vec::new(),
         certify: false,
         seed: 7,
         stop: Stop::new(),

@@ -8,10 +8,10 @@ use crate::opened::{Opened, of_source};
 use crate::output::{complain, say};
 use crate::resources::Resources;
 use anyhow::{Result, anyhow, bail};
-use seatrial_check::{CheckAnswer, CheckQuestion, Ground, is_refuted, proves, replay};
+use seatrial_check::{CheckAnswer, CheckQuestion, Ground, MinimumLoad, is_refuted, proves, replay};
 use seatrial_checker::{CertificateStatus, MissingPart, Validity, Verdict};
 use seatrial_history::{TestFile, WriteError};
-use seatrial_report::{Drawing, Excerpt, Report, html, results_json, text};
+use seatrial_report::{Drawing, Excerpt, Report, html, junit_xml, results_json, text};
 use seatrial_verify::Certificate;
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -37,12 +37,17 @@ impl Ending<'_> {
             missing: &opened.missing,
             accept_undecided: arguments.undecided.accept_undecided,
             is_guessed: opened.has_lost_attributes && !named,
+            minimum: arguments
+                .minimum
+                .minimum()?
+                .or(MinimumLoad::of_attributes(&opened.attributes)),
         };
         let mut verdicts = std::mem::take(&mut self.answer.verdicts);
         ground.settle(&mut verdicts, &self.answer.overview);
         // The history has no part in this one.
-        if let Some(pattern) = &arguments.log_pattern {
-            verdicts.push(node_logs::search(self.path, pattern)?);
+        let patterns = self.log_patterns();
+        if !patterns.is_empty() {
+            verdicts.push(node_logs::search(self.path, &patterns)?);
         }
         let certificate = self.prove(&mut verdicts)?;
         let overview = std::mem::take(&mut self.answer.overview);
@@ -52,6 +57,7 @@ impl Ending<'_> {
         for warning in opened.warnings.iter().chain(&self.question.warnings) {
             report = report.warn(warning.clone());
         }
+        let report = self.add_causes(report)?;
         let mut document = results_json(&report);
         if !opened.missing.is_empty() {
             let missing = opened.missing.iter().map(MissingPart::description);
@@ -91,6 +97,34 @@ impl Ending<'_> {
         let (verdict, source) = (&mut verdicts[proving], &*self.opened.source);
         let file = out.display().to_string();
         replay(verdict, certificate, source, &file).map_err(of_source)
+    }
+
+    /// The patterns of log lines that are failures: those asked for, else those of the file's test, if no checkers were
+    /// asked for.
+    fn log_patterns(&self) -> Vec<String> {
+        let arguments = self.arguments;
+        if !arguments.log_pattern.is_empty() || arguments.checker.is_some() {
+            return arguments.log_pattern.clone();
+        }
+        let own = self.opened.attributes["log_patterns"].as_array();
+        let own = own.into_iter().flatten().filter_map(Json::as_str);
+        own.map(str::to_owned).collect()
+    }
+
+    /// Adds what happened around each finding, unless no output shows it.
+    fn add_causes<'r>(&self, report: Report<'r>) -> Result<Report<'r>> {
+        let arguments = self.arguments;
+        let is_shown = !arguments.output.quiet
+            || arguments.output.json
+            || arguments.record
+            || arguments.report.is_some()
+            || arguments.findings.is_some()
+            || arguments.junit.is_some();
+        if !is_shown {
+            return Ok(report);
+        }
+        let causes = node_logs::causes(&report, &*self.opened.source, Some(self.path))?;
+        Ok(report.with_causes(causes))
     }
 
     /// Details of each checker, and what the check took, with `--verbose`.
@@ -140,6 +174,9 @@ impl Ending<'_> {
         if let Some(page) = &arguments.report {
             let drawing = Drawing::read(report, source).map_err(of_source)?;
             write(page, &html(report, &drawing))?;
+        }
+        if let Some(junit) = &arguments.junit {
+            write(junit, &junit_xml(report))?;
         }
         if let Some(folder) = &arguments.findings {
             let excerpt = Excerpt::read(report, source).map_err(of_source)?;

@@ -1,0 +1,72 @@
+//! The states of the nodes at the end of a test, as operations of the history.
+
+use crate::{NodeState, Nodes};
+use seatrial_checker::Divergence;
+use seatrial_history::{Op, Process, Symbol};
+use seatrial_machine::NodeId;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::time::{sleep, timeout};
+
+/// How long nodes have to reach equal states.
+const QUIESCENCE: Duration = Duration::from_secs(10);
+/// Pause between two looks.
+const INTERVAL: Duration = Duration::from_millis(200);
+/// Time limit for the answer of one node.
+const LIMIT: Duration = Duration::from_secs(2);
+/// The process whose operations these are.
+const OBSERVER: Process = Process::Named(Symbol::new("observer"));
+
+/// Asks all nodes for their states until they are equal, or for ten seconds: what is behind has caught up by then. Called when
+/// all faults are healed and no client is left. Returns one operation for each node; none if the nodes do not report states.
+pub(crate) async fn observe(nodes: &Arc<dyn Nodes>) -> Vec<Op> {
+    for &node in nodes.ids() {
+        // A test that was stopped early may have left a node down. If it does not start, it does not answer either.
+        let _ = nodes.start(node).await;
+    }
+    let began = Instant::now();
+    loop {
+        let mut answers = Vec::new();
+        for &node in nodes.ids() {
+            answers.push((node, ask(nodes, node).await));
+        }
+        if answers.iter().all(|(_, answer)| matches!(answer, Ok(None))) {
+            return Vec::new();
+        }
+        // A node without a state that can be compared has no part in it.
+        answers.retain(|(_, answer)| !matches!(answer, Ok(None)));
+        let mut states = answers
+            .iter()
+            .map(|(_, answer)| answer.as_ref().ok().and_then(Option::as_ref));
+        let first = states.next().flatten();
+        let are_equal = first.is_some() && states.all(|state| state == first);
+        if are_equal || began.elapsed() >= QUIESCENCE {
+            return answers.into_iter().map(operation).collect();
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+async fn ask(nodes: &Arc<dyn Nodes>, node: NodeId) -> Result<Option<NodeState>, String> {
+    match timeout(LIMIT, nodes.state(node)).await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no answer within {} s", LIMIT.as_secs())),
+    }
+}
+
+fn operation((node, answer): (NodeId, Result<Option<NodeState>, String>)) -> Op {
+    let value = match answer {
+        Ok(Some(state)) => Divergence::state(
+            &node.to_string(),
+            &state.revision,
+            &state.hash,
+            state.contents,
+        ),
+        Ok(None) => Divergence::no_state(&node.to_string(), "it has none"),
+        Err(reason) => Divergence::no_state(&node.to_string(), &reason),
+    };
+    Op {
+        kind: seatrial_history::OpType::Info,
+        ..Op::invoke(OBSERVER, Divergence::FUNCTION, value)
+    }
+}
