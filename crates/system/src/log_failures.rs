@@ -40,7 +40,7 @@ impl LogFailures {
 fn search(folder: &Path, nodes: &[String], pattern: &Pattern) -> io::Result<Verdict> {
     let pattern =
         Pattern::new(pattern.text()).map_err(|error| io::Error::other(error.to_string()))?;
-    let mut found = LogFilePattern::new(pattern);
+    let mut found = LogFilePattern::new(vec![pattern]);
     let names =
         fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
     let mut names: Vec<String> = names.collect::<io::Result<_>>()?;
