@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
+use seatrial_check::MinimumLoad;
 use seatrial_checker::Validity;
 use seatrial_generator::workload::WorkloadOptions;
 use seatrial_generator::{
@@ -122,6 +123,8 @@ impl Trial {
             checkers: SUITE.checkers(workload, None).unwrap(),
             watch: LiveChecks::default(),
             accept_undecided: true,
+            minimum: MinimumLoad::default(),
+            folder_checks: Vec::new(),
             certify: false,
             seed: 7,
             stop: Stop::new(),

@@ -264,17 +264,7 @@ impl<'a> Run<'a> {
         let (began, started) = (Instant::now(), SystemTime::now());
         let attributes = self.attributes(started);
         let path = self.test.folder.history();
-        let write_error = |reason: String| RunError::Write {
-            path: path.clone(),
-            reason,
-        };
-        let writer = HistoryWriter::create(&path, &attributes);
-        let writer = writer.map_err(|error| write_error(error_chain(&error)))?;
-        let recorder =
-            HistoryRecorder::start(Box::new(writer)).map_err(|error| RunError::Bench {
-                what: "a thread for the history",
-                error,
-            })?;
+        let recorder = start_recorder(&path, &attributes)?;
         let live_check = self.watch(&path, began)?;
         let tasks = self.spawn_tasks(workers, began);
         let leaders = Arc::new(LeaderWatch::default());
@@ -296,7 +286,8 @@ impl<'a> Run<'a> {
             std::mem::take(&mut drive.deaths),
         );
         drive.record_states(states, began);
-        drive.recorder.finish().map_err(write_error)?;
+        let written = drive.recorder.finish();
+        written.map_err(|reason| RunError::Write { path, reason })?;
         let watched = live_check.filter(|_| drive.ended != Ended::Aborted);
         let watched = watched.map(LiveCheckThread::finish).unwrap_or_default();
         if let Some(failure) = drive.failure {
@@ -683,6 +674,18 @@ fn add_warnings(outcome: &mut TestOutcome, asked: Option<f64>, unwatched: Option
     warnings.extend(unwatched.map(|error| format!("no checker ran during the test: {error}")));
     warnings.extend(outcome.crashes.iter().map(warning));
     outcome.warnings.extend(warnings);
+}
+
+/// Creates the test file, and starts the thread that writes it.
+fn start_recorder(path: &Path, attributes: &Json) -> Result<HistoryRecorder, RunError> {
+    let writer = HistoryWriter::create(path, attributes).map_err(|error| RunError::Write {
+        path: path.to_owned(),
+        reason: error_chain(&error),
+    })?;
+    HistoryRecorder::start(Box::new(writer)).map_err(|error| RunError::Bench {
+        what: "a thread for the history",
+        error,
+    })
 }
 
 impl DriveResult {

@@ -300,31 +300,7 @@ impl PlannedTest {
             certify: true,
             seed: self.seed,
             stop: Stop::new(),
-            results: Box::new(|evidence| {
-                let TestEvidence {
-                    attributes,
-                    overview,
-                    verdicts,
-                    ..
-                } = evidence;
-                let report = Report::new(attributes, overview, verdicts);
-                let mut report = report
-                    .checked_in(evidence.checked_in)
-                    .limited(evidence.limit.to_string())
-                    .with_failovers(evidence.leaders.map(failovers));
-                match node_logs::causes(&report, &**evidence.source, Some(evidence.history_path)) {
-                    Ok(causes) => report = report.with_causes(causes),
-                    Err(error) => report = report.warn(unread(&error)),
-                }
-                for warning in evidence.warnings {
-                    report = report.warn(warning.clone());
-                }
-                let mut results = results_json(&report);
-                if let Some(sighting) = evidence.sighting {
-                    results["seen_early"] = sighting.json();
-                }
-                results
-            }),
+            results: Box::new(test_results),
         })
     }
 
@@ -665,4 +641,31 @@ fn listen_for_interrupts(stop: Stop, checking: Arc<AtomicBool>, history: PathBuf
         .spawn(move || runtime.block_on(listen))
         .context("no thread for signals")?;
     Ok(())
+}
+
+/// The document of results.
+fn test_results(evidence: &TestEvidence<'_>) -> Json {
+    let TestEvidence {
+        attributes,
+        overview,
+        verdicts,
+        ..
+    } = evidence;
+    let report = Report::new(attributes, overview, verdicts);
+    let mut report = report
+        .checked_in(evidence.checked_in)
+        .limited(evidence.limit.to_string())
+        .with_failovers(evidence.leaders.map(failovers));
+    match node_logs::causes(&report, &**evidence.source, Some(evidence.history_path)) {
+        Ok(causes) => report = report.with_causes(causes),
+        Err(error) => report = report.warn(unread(&error)),
+    }
+    for warning in evidence.warnings {
+        report = report.warn(warning.clone());
+    }
+    let mut results = results_json(&report);
+    if let Some(sighting) = evidence.sighting {
+        results["seen_early"] = sighting.json();
+    }
+    results
 }
