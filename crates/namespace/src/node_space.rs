@@ -112,7 +112,7 @@ impl NodeSpace {
     }
 
     /// Makes `command` start inside these namespaces, under an init of its own. The command must not change its user itself
-    /// ([`CommandExt::uid`] takes effect too early): start `setpriv` or `runuser` for that.
+    /// (`CommandExt::uid` takes effect too early): start `setpriv` or `runuser` for that.
     #[expect(unsafe_code, reason = "namespaces are entered between fork and exec")]
     pub fn enclose(&self, command: &mut Command) -> io::Result<NodeInit> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
