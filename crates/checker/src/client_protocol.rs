@@ -115,9 +115,9 @@ mod tests {
         let broken = read
             .complete(OpType::Info, Value::Nil)
             .with(CLIENT_FAULT, Value::text("expected an integer, got \"x\""));
-        let kept = History::from_ops(vec![read.clone(), fine.clone()]);
+        let kept = History::from_unindexed(vec![read.clone(), fine.clone()]);
         assert_eq!(ClientProtocol.check(&kept).valid, Validity::Valid);
-        let breached = History::from_ops(vec![read.clone(), fine, read, broken]);
+        let breached = History::from_unindexed(vec![read.clone(), fine, read, broken]);
         let verdict = ClientProtocol.check(&breached);
         assert!(matches!(verdict.valid, Validity::Unknown(_)));
         let reason = verdict.reason.unwrap();
