@@ -352,7 +352,7 @@ mod tests {
                     | [`kv`](architecture/kv.md) | a `store` | `blocks`, `consensus` |\n\
                     | [`machine`](architecture/machine.md) | all | nothing |\n\
                     | [`report`](architecture/report.md) | screens | `checker`, `history` |\n";
-        let expected = "docs/ARCHITECTURE.md:4: report depends on `checker`, `query`; write that";
+        let expected = "docs/ARCHITECTURE.md:4: report depends on `cause`; write that";
         assert_eq!(said(check, &[("docs/ARCHITECTURE.md", page)]), [expected]);
     }
 
@@ -458,8 +458,8 @@ mod tests {
         assert_eq!(
             below("report").into_iter().collect::<Vec<_>>(),
             [
-                "blocks", "checker", "cycles", "files", "history", "machine", "query", "task",
-                "verify"
+                "blocks", "cause", "checker", "cycles", "files", "history", "machine", "query",
+                "task", "verify"
             ]
         );
     }
