@@ -13,8 +13,8 @@ use std::time::Duration;
 pub struct Failovers {
     /// How often another node became primary.
     pub count: u64,
-    /// Faults that struck a primary.
-    pub struck: u64,
+    /// Faults that affected a primary.
+    pub affected: u64,
     /// Seconds since the test began, and the primaries from then on.
     pub changes: Vec<(f64, Vec<String>)>,
 }

@@ -30,8 +30,8 @@ pub struct Leaders {
     pub changes: Vec<LeaderChange>,
     /// How often another node became primary.
     pub failovers: u64,
-    /// Faults with an effect that struck a primary.
-    pub struck: u64,
+    /// Faults with an effect that affected a primary.
+    pub affected: u64,
 }
 
 impl Leaders {
@@ -50,8 +50,8 @@ impl Leaders {
         }
     }
 
-    /// Counts the faults that struck a primary of their time.
-    fn count_struck(&mut self, faults: &[FaultRecord]) {
+    /// Counts the faults that affected a primary of their time.
+    fn count_affected(&mut self, faults: &[FaultRecord]) {
         let effective = faults.iter().filter(|record| {
             let unavailable = matches!(
                 record.fault.kind(),
@@ -59,7 +59,7 @@ impl Leaders {
             );
             unavailable && matches!(record.effect, InjectionResult::Done(_))
         });
-        let struck = effective.filter(|record| {
+        let affected = effective.filter(|record| {
             let before = self
                 .changes
                 .partition_point(|change| change.at <= record.begin);
@@ -71,15 +71,15 @@ impl Leaders {
                 .iter()
                 .any(|primary| strikes(record, *primary))
         });
-        self.struck = struck.count() as u64;
+        self.affected = affected.count() as u64;
     }
 
-    /// A warning if primaries were struck and no other node took over.
+    /// A warning if primaries were affected and no other node took over.
     pub(crate) fn warning(&self) -> Option<String> {
-        let is_idle = self.struck > 0 && self.failovers == 0;
-        let faults = seatrial_machine::counted(self.struck, "fault");
+        let is_idle = self.affected > 0 && self.failovers == 0;
+        let faults = seatrial_machine::counted(self.affected, "fault");
         is_idle.then(|| {
-            format!("{faults} struck the primary and no failover was seen: the test shows nothing about failover")
+            format!("{faults} affected the primary and no failover was seen: the test shows nothing about failover")
         })
     }
 }
@@ -119,7 +119,7 @@ impl LeaderWatch {
     /// What was seen; `None` if no primary was.
     pub(crate) fn finish(&self, faults: &[FaultRecord]) -> Option<Leaders> {
         let mut leaders = std::mem::take(&mut *self.lock());
-        leaders.count_struck(faults);
+        leaders.count_affected(faults);
         (!leaders.changes.is_empty()).then_some(leaders)
     }
 
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_struck_primary_without_failover_is_a_warning() {
+    fn a_affected_primary_without_failover_is_a_warning() {
         let (n1, n2, c0) = (NodeId::server(1), NodeId::server(2), NodeId::client(0));
         let faults = [
             record(Fault::Kill(n1), 2),
@@ -190,18 +190,18 @@ mod tests {
             },
         ];
         let mut idle = leaders(&[(0, &[1])]);
-        idle.count_struck(&faults);
-        assert_eq!(idle.struck, 2);
+        idle.count_affected(&faults);
+        assert_eq!(idle.affected, 2);
         assert!(
             idle.warning()
                 .unwrap()
-                .starts_with("2 faults struck the primary")
+                .starts_with("2 faults affected the primary")
         );
         let mut moved = leaders(&[(0, &[1]), (4, &[2])]);
-        moved.count_struck(&faults);
-        assert_eq!((moved.struck, moved.warning()), (2, None));
+        moved.count_affected(&faults);
+        assert_eq!((moved.affected, moved.warning()), (2, None));
         let mut unknown = Leaders::default();
-        unknown.count_struck(&faults);
+        unknown.count_affected(&faults);
         assert_eq!(unknown.warning(), None);
     }
 

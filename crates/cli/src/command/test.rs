@@ -542,7 +542,7 @@ fn failovers(leaders: &Leaders) -> Failovers {
     });
     Failovers {
         count: leaders.failovers,
-        struck: leaders.struck,
+        affected: leaders.affected,
         changes: changes.collect(),
     }
 }
