@@ -1,5 +1,6 @@
-//! Chores of this workspace: `cargo xtask tidy`, `cargo xtask map`, `cargo xtask truth`.
+//! Chores of this workspace: `cargo xtask tidy`, `cargo xtask map`, `cargo xtask truth`, `cargo xtask dist`.
 
+mod dist;
 mod map;
 mod tidy;
 
@@ -14,7 +15,8 @@ fn main() -> anyhow::Result<ExitCode> {
         ["tidy"] => tidy(),
         ["map"] => map(),
         ["truth", ..] => truth(&words[1..]),
-        _ => bail!("usage: cargo xtask tidy | map | truth [--help]"),
+        ["dist"] => dist::dist(),
+        _ => bail!("usage: cargo xtask tidy | map | truth [--help] | dist"),
     }
 }
 
@@ -44,20 +46,27 @@ fn map() -> anyhow::Result<ExitCode> {
 
 /// Compares the checkers with brute force (`crates/truth`), in release mode: it takes minutes.
 fn truth(options: &[String]) -> anyhow::Result<ExitCode> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let in_workspace = |words: &str| -> anyhow::Result<Command> {
-        let mut command = Command::new(&cargo);
-        command.current_dir(workspace()?);
-        command.args(words.split_whitespace());
-        Ok(command)
-    };
-    // The program is one of the routes that histories take.
-    let built = in_workspace("build --quiet --release --bin seatrial")?.status();
-    ensure!(built.context("cargo build")?.success(), "the build failed");
-    let mut run = in_workspace("run --quiet --release --package seatrial-truth --")?;
-    let status = run.args(options).status().context("cargo run")?;
+    // The program is one of the routes that histories take, and lies beside the other one. Both are built by one command, so that
+    // what they share is compiled with one set of features.
+    let built =
+        cargo("build --quiet --release --package seatrial --package seatrial-truth --bins")?
+            .status()
+            .context("cargo build")?;
+    ensure!(built.success(), "the build failed");
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    let program = workspace()?.join(target).join("release/seatrial-truth");
+    let status = Command::new(&program).args(options).status();
+    let status = status.with_context(|| format!("cannot run {}", program.display()))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(ExitCode::from(code.unwrap_or(u8::MAX)))
+}
+
+/// A command of cargo in the workspace.
+fn cargo(words: &str) -> anyhow::Result<Command> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(workspace()?);
+    command.args(words.split_whitespace());
+    Ok(command)
 }
 
 /// The folder of the workspace.

@@ -12,6 +12,7 @@ use crate::network_choice::{self, NetworkChoice};
 use crate::opened::Opening;
 use crate::source::Reading;
 use crate::suites::HELP_WIDTH;
+use crate::version;
 use anyhow::{Result, anyhow};
 pub(crate) use archive::{
     ArchiveArguments, ArchiveVerb, BeforeArguments, ChecksumArguments, CopyArguments,
@@ -38,9 +39,8 @@ pub(crate) use workload::WorkloadArguments;
 #[derive(Debug, Parser)]
 #[command(
     name = "seatrial",
-    version,
-    max_term_width = HELP_WIDTH,
-    disable_help_subcommand = true
+    version = version::line(),
+    max_term_width = HELP_WIDTH
 )]
 #[command(
     after_help = "Exit status: 0 valid, 1 invalid (an anomaly was found), 2 unknown (a limit was \
@@ -85,6 +85,8 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Print a shell's completion script.
     Completions(CompletionsArguments),
+    /// Write the manual pages, one for each verb.
+    Man(ManArguments),
 }
 
 /// Arguments of both `test` and `sim`.
@@ -459,6 +461,14 @@ pub(crate) struct NodeArguments {
 pub(crate) struct CompletionsArguments {
     /// The shell.
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// `seatrial man`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example: seatrial man ~/.local/share/man/man1, then: man seatrial-test")]
+pub(crate) struct ManArguments {
+    /// The folder to write to; made when it is missing. Pages that are there are replaced.
+    pub(crate) folder: PathBuf,
 }
 
 /// A number of operations per second.

@@ -10,6 +10,7 @@ pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod import;
 pub(crate) mod init_file;
+pub(crate) mod man;
 pub(crate) mod node;
 pub(crate) mod plan;
 pub(crate) mod show;

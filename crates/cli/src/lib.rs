@@ -31,6 +31,7 @@ mod resources;
 mod source;
 mod suite_tools;
 mod suites;
+mod version;
 
 use args::{Arguments, Command};
 use clap::{CommandFactory as _, FromArgMatches as _};
@@ -136,5 +137,6 @@ fn run(command: Command, suites: &Suites) -> anyhow::Result<Exit> {
         Command::Bench(arguments) => command::bench::run(&arguments, suites),
         Command::Doctor(arguments) => Ok(command::doctor::run(&arguments)),
         Command::Completions(arguments) => command::completions::run(&arguments, suites),
+        Command::Man(arguments) => command::man::run(&arguments, suites),
     }
 }

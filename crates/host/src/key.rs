@@ -1,6 +1,6 @@
 //! The shared key of a server and its clients.
 
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::fmt;
 use std::io;
@@ -151,7 +151,11 @@ mod tests {
         let mut mac = Hmac::<Sha256>::new_from_slice(&[0xaa; 20]).unwrap();
         mac.update(&[0xdd; 50]);
         let expected = "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe";
-        let found = format!("{:x}", mac.finalize().into_bytes());
+        let found: Vec<u8> = mac.finalize().into_bytes().to_vec();
+        let expected: Vec<u8> = (0..expected.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&expected[at..at + 2], 16).unwrap())
+            .collect();
         assert_eq!(found, expected);
         let key = SecretKey::new(&[0xaa; 20]).unwrap();
         let proof = key.prove(ProofSide::Client, b"said");

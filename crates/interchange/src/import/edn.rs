@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
                 Some(byte) if is_blank(byte) => self.at += 1,
                 Some(b';') => {
                     let line = &bytes[self.at..];
-                    let end = line.iter().position(|&byte| byte == b'\n');
+                    let end = memchr::memchr(b'\n', line);
                     self.at += end.unwrap_or(line.len());
                 }
                 Some(b'#') if bytes.get(self.at + 1) == Some(&b'_') => {

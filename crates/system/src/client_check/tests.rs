@@ -43,7 +43,7 @@ async fn a_client_that_keeps_the_protocol_has_no_findings() {
 
 #[tokio::test]
 async fn each_fault_is_a_finding() {
-    for (program, expected) in [
+    let faults = [
         ("exit 3".to_owned(), "(exit status: 3)"),
         (
             "echo ready; sleep 60".to_owned(),
@@ -78,8 +78,15 @@ async fn each_fault_is_a_finding() {
             client(r#"echo "{\"type\":\"ok\",\"id\":$id,\"value\":null}""#) + "\nexit 5",
             "expected status 0",
         ),
-    ] {
-        let found = findings(&program).await;
+    ];
+    // All at once: they mostly wait.
+    let tasks = tokio::task::LocalSet::new();
+    let mut checks = tokio::task::JoinSet::new();
+    for (program, expected) in faults {
+        checks.spawn_local_on(async move { (expected, findings(&program).await) }, &tasks);
+    }
+    let found = tasks.run_until(checks.join_all()).await;
+    for (expected, found) in found {
         assert!(
             found.iter().any(|one| one.contains(expected)),
             "{expected}: {found:?}"

@@ -105,7 +105,7 @@ impl<R: Read> Bytes<R> {
         let mut searched = 0;
         loop {
             let rest = self.rest();
-            let newline = rest[searched..].iter().position(|&byte| byte == b'\n');
+            let newline = memchr::memchr(b'\n', &rest[searched..]);
             let length = newline.map_or(rest.len(), |at| searched + at);
             if length > length_max {
                 return Err(self.fault(length_max, "this line is too long"));

@@ -1,0 +1,24 @@
+//! What `--version` says.
+
+/// Optional features of this program, and whether they are in this build.
+const FEATURES: [(&str, bool); 4] = [
+    ("etcd", cfg!(feature = "etcd")),
+    ("parquet", cfg!(feature = "parquet")),
+    ("postgres", cfg!(feature = "postgres")),
+    ("redis", cfg!(feature = "redis")),
+];
+
+/// The version, the commit that it was built from, and the optional features that are in.
+///
+/// `cargo xtask dist` sets the commit. Other builds are of a checkout that may have been changed since its last commit, so they
+/// name none.
+pub(crate) fn line() -> String {
+    let commit = option_env!("SEATRIAL_COMMIT").unwrap_or("a development build");
+    let features = FEATURES.iter().filter(|(_, is_in)| *is_in);
+    let features: Vec<&str> = features.map(|(name, _)| *name).collect();
+    let features = match features[..] {
+        [] => "no optional features".to_owned(),
+        _ => features.join(", "),
+    };
+    format!("{} ({commit}; {features})", env!("CARGO_PKG_VERSION"))
+}
