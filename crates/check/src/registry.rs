@@ -2,9 +2,9 @@
 
 use crate::workloads::checkers_of;
 use seatrial_checker::{
-    Agreement, Availability, Bank, Checker, ClientProtocol, ClockPlot, Counter, Discipline,
-    DiskCache, Divergence, Lock, Log, LongFork, Monotonic, Queue, Set, SetFull, Stats, TotalQueue,
-    UnhandledExceptions, UniqueIds, Visibility,
+    Agreement, Availability, Bank, Checker, ClientProtocol, ClockPlot, ColorGroup, Counter,
+    Discipline, DiskCache, Divergence, Lock, Log, LongFork, Monotonic, OpColorPlot, Queue, Set,
+    SetFull, Stats, TotalQueue, UnhandledExceptions, UniqueIds, Visibility,
 };
 use seatrial_consistency::{
     AdyaG2, CausalRegister, CausalReverse, Comments, Consistency, ConsistencyModel,
@@ -144,6 +144,9 @@ pub static CHECKERS: &[Entry] = &[
         plain!("availability", Availability)),
     entry!("clock-plot", "offsets of the nodes' clocks over time; always valid", none, COUNTED,
         plain!("clock-plot", ClockPlot)),
+    entry!("op-color-plot", "operations over time, coloured by outcome or function; always valid", color_groups, COUNTED,
+        |name| Ok(Box::new(OpColorPlot::new(
+            model("op-color-plot", name, |name| named(&ColorGroup::ALL, name, ColorGroup::name))?)))),
     entry!("divergence", "states of the nodes when nothing changes any more; unknown if one is not known", none, COUNTED,
         plain!("divergence", Divergence)),
     entry!("register", "reads and writes of a register", linearizable, Ok(()),
@@ -284,6 +287,10 @@ fn level_names() -> Vec<&'static str> {
 
 fn visibilities() -> Vec<&'static str> {
     Visibility::ALL.map(Visibility::name).to_vec()
+}
+
+fn color_groups() -> Vec<&'static str> {
+    ColorGroup::ALL.map(ColorGroup::name).to_vec()
 }
 
 fn agreements() -> Vec<&'static str> {

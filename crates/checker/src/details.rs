@@ -9,6 +9,7 @@ use crate::clock_offsets::ClockFigures;
 use crate::divergence::DivergenceFigures;
 use crate::exceptions::ExceptionFigures;
 use crate::log_pattern::LogFilePatternFigures;
+use crate::op_color_plot::OpColorFigures;
 use crate::stats::Counts;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json, json};
@@ -44,6 +45,8 @@ pub enum Figures {
     Exceptions(ExceptionFigures),
     /// Successes over time.
     Availability(Box<AvailabilityFigures>),
+    /// Operations over time, in groups.
+    OpColors(Box<OpColorFigures>),
     /// Offsets of clocks over time.
     ClockOffsets(ClockFigures),
     /// States of nodes.

@@ -152,7 +152,7 @@
 //! - `findings`: [`Findings`], counts of anomalies and the first of each
 //! - `linearization_witness`: [`LinearizationWitness`], why operations are not linearizable, as data
 //! - `stats`: [`Stats`]
-//! - `exceptions`, `availability`, `clock_offsets`: figures of a history that say nothing about a model
+//! - `exceptions`, `availability`, `clock_offsets`, `op_color_plot`: figures of a history that say nothing about a model
 //! - `divergence`: [`Divergence`], states of replicas at the end of a test
 //! - `log_pattern`: [`LogFilePattern`], a regular expression over the nodes' logs
 //! - `overview`: [`Overview`], counts, times and nemesis operations of a history
@@ -180,6 +180,7 @@ mod incomplete;
 mod linearization_witness;
 mod log_pattern;
 mod online_checker;
+mod op_color_plot;
 mod overview;
 mod stats;
 mod verdict;
@@ -214,6 +215,7 @@ pub use online_checker::{
     Aims, Checked, FoldChecker, OnlineChecker, Progress, WholeHistory, certify, check_source,
     gather,
 };
+pub use op_color_plot::{ColorGroup, OpColorFigures, OpColorPlot};
 pub use overview::Overview;
 pub use seatrial_cycles::anomaly::Anomaly;
 pub use stats::{CountFold, Counts, FunctionCounts, Stats, counts};

@@ -9,7 +9,8 @@ use seatrial_checker::{Aims, CertificateStatus, Checker, Overview, Validity, Ver
 use seatrial_history::{History, HistoryWriter, TestFile};
 use seatrial_host::{create_folder, write_whole};
 use seatrial_report::{
-    Drawing, Excerpt, FindingFile, Report, finding_files, html, results_json, text,
+    Drawing, Excerpt, FindingFile, OP_COLOR_FILE, Report, finding_files, html, op_color_svg,
+    results_json, text,
 };
 use seatrial_runner::RunFolder;
 use seatrial_verify::Certificate;
@@ -119,9 +120,11 @@ impl Keep<'_> {
         let drawing = Drawing::read(&report, history).map_err(of_source)?;
         let findings = folder.path().join("findings");
         let found = write_findings(&findings, &report, drawing.excerpt())?;
+        let picture = write_picture(&folder.path().join(OP_COLOR_FILE), &report)?;
         let files = ["report.html", "history.sea", "results.json"];
         let proofs = checked.proofs.iter().map(|proof| proof.0.as_str());
         let files = files.into_iter().chain(found.then_some("findings"));
+        let files = files.chain(picture.then_some(OP_COLOR_FILE));
         let files = files.chain(proofs);
         let report = report
             .in_folder(folder.path().display().to_string(), files)
@@ -176,6 +179,15 @@ pub(crate) fn save_proofs(
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     let written = write_whole(path, |out| out.write_all(text.as_bytes()));
     written.with_context(|| format!("{} cannot be written", path.display()))
+}
+
+/// Writes the picture of the checker `op-color-plot`; nothing without it. Whether there is one.
+pub(crate) fn write_picture(path: &Path, report: &Report<'_>) -> Result<bool> {
+    let Some(picture) = op_color_svg(report) else {
+        return Ok(false);
+    };
+    write(path, &picture)?;
+    Ok(true)
 }
 
 /// Writes all findings into a folder, which must be new or empty; nothing when there are none. Whether there were any.

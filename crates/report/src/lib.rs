@@ -43,7 +43,7 @@ pub use drawing::Drawing;
 pub use excerpt::Excerpt;
 pub use junit::junit_xml;
 pub use listing::{ListingColumns, listing};
-pub use page::{FindingFile, finding_files, html};
+pub use page::{FindingFile, OP_COLOR_FILE, finding_files, html, op_color_svg};
 pub use report::{Failovers, Report};
 pub use results::results_json;
 pub use seatrial_cause::{CauseSearch, Causes, FaultWindow, fault_windows};

@@ -6,6 +6,7 @@ mod cycle;
 mod files;
 mod frame;
 mod interval;
+mod op_color_drawing;
 mod order_drawing;
 mod order_picture;
 mod over_time;
@@ -15,6 +16,7 @@ mod verdict;
 
 pub(crate) use anomaly::FINDINGS_MAX;
 pub use files::{FindingFile, finding_files};
+pub use op_color_drawing::{OP_COLOR_FILE, op_color_svg};
 
 use crate::chart::{Charts, FAULTS_MAX, charts};
 use crate::drawing::Drawing;
@@ -53,6 +55,7 @@ fn write_page(report: &Report<'_>, drawing: &Drawing, page: &mut String) -> fmt:
     anomaly::section(report, &drawing.excerpt.history, page)?;
     chart_section(report, charts.as_ref(), page)?;
     over_time::section(report, page)?;
+    op_color_drawing::section(report, page)?;
     run::sections(report, &drawing.breakdown, page)?;
     if let Some(charts) = &charts {
         let data = json_for_script(&charts.data);

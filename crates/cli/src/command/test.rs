@@ -1,7 +1,7 @@
 //! `seatrial test`: a real system, real faults, a verdict.
 
 use crate::args::{Rate, TestArguments};
-use crate::checked_run::{color, save_proofs, write, write_findings};
+use crate::checked_run::{color, save_proofs, write, write_findings, write_picture};
 use crate::exit::Exit;
 use crate::interrupt::{Signals, signal_runtime};
 use crate::node_logs::{self, compiled};
@@ -18,7 +18,9 @@ use seatrial_generator::{
 };
 use seatrial_machine::{FaultKind, NodeId, Rng};
 use seatrial_plan::{PlanEnvironment, PlanLimits, PlanOptions};
-use seatrial_report::{Drawing, Failovers, Report, html, junit_xml, results_json, text};
+use seatrial_report::{
+    Drawing, Failovers, OP_COLOR_FILE, Report, html, junit_xml, results_json, text,
+};
 use seatrial_runner::{
     self as runner, Ended, FolderCheck, Leaders, LiveChecks, Observer, Phase, RunFolder, Stop,
     Test, TestEvidence, TestNetwork, TestOutcome, TestProgress, Urgency,
@@ -476,6 +478,7 @@ impl PlannedTest {
         let drawing = Drawing::read(&report, &*history).map_err(of_source)?;
         let findings = outcome.folder.join("findings");
         let found = write_findings(&findings, &report, drawing.excerpt())?;
+        let picture = write_picture(&outcome.folder.join(OP_COLOR_FILE), &report)?;
         let files = ["report.html", "history.sea", "results.json"];
         let logs = (1..=self.nodes).map(|node| format!("n{node}.log"));
         let logs = logs.chain(["client.log".to_owned()]);
@@ -489,6 +492,7 @@ impl PlannedTest {
         let files = files.into_iter().chain(capture);
         let files = files.chain(logs.iter().map(String::as_str));
         let files = files.chain(found.then_some("findings")).chain(proofs);
+        let files = files.chain(picture.then_some(OP_COLOR_FILE));
         let mut report = report
             .in_folder(outcome.folder.display().to_string(), files)
             .checked_in(outcome.checked_in)

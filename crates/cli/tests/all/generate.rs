@@ -881,3 +881,45 @@ fn a_history_has_its_name_only_when_it_is_whole() {
         assert!(Path::new(&path).exists() && !Path::new(&partial).exists());
     }
 }
+
+#[test]
+fn operations_are_drawn_in_the_colour_of_their_outcome() {
+    let scratch = Scratch::new("op-color-plot");
+    let (history, page) = (scratch.path("a.sea"), scratch.path("page.html"));
+    run(0, &["generate", "set", "--events", "2000", "-o", &history]);
+    let checkers = "set-full,op-color-plot";
+    let words = [
+        "check",
+        "--checker",
+        checkers,
+        "--report",
+        &page,
+        "--json",
+        &history,
+    ];
+    let results = json(&run(0, &words));
+    let details = &results["checkers"]["op-color-plot"]["details"];
+    assert_eq!(details["group"], "outcome", "{results:#}");
+    let windows = details["windows"].as_array().unwrap();
+    let counts = windows.iter().flat_map(|window| window.as_array().unwrap());
+    let all: u64 = counts.map(|count| count.as_u64().unwrap()).sum();
+    assert_eq!(Some(all), results["operations"].as_u64());
+    let picture = fs::read_to_string(scratch.path("page.op-color-plot.svg")).unwrap();
+    assert_eq!(picture.matches("h0").count() as u64, all);
+    let page = fs::read_to_string(&page).unwrap();
+    assert!(page.contains("<section id=\"op-color-plot\">"));
+    // Without the checker there is no picture.
+    let plain = scratch.path("plain.html");
+    run(
+        0,
+        &[
+            "check",
+            "--checker",
+            "set-full",
+            "--report",
+            &plain,
+            &history,
+        ],
+    );
+    assert!(!Path::new(&scratch.path("plain.op-color-plot.svg")).exists());
+}

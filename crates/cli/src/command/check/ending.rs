@@ -1,7 +1,7 @@
 //! Output of a finished check: screen, report, findings, certificates, record.
 
 use crate::args::CheckArguments;
-use crate::checked_run::{color, save, write, write_findings};
+use crate::checked_run::{color, save, write, write_findings, write_picture};
 use crate::exit::Exit;
 use crate::node_logs;
 use crate::opened::{Opened, of_source};
@@ -11,7 +11,9 @@ use anyhow::{Result, anyhow, bail};
 use seatrial_check::{CheckAnswer, CheckQuestion, Ground, MinimumLoad, is_refuted, proves, replay};
 use seatrial_checker::{CertificateStatus, MissingPart, Validity, Verdict};
 use seatrial_history::{TestFile, WriteError};
-use seatrial_report::{Drawing, Excerpt, Report, html, junit_xml, results_json, text};
+use seatrial_report::{
+    Drawing, Excerpt, OP_COLOR_FILE, Report, html, junit_xml, results_json, text,
+};
 use seatrial_verify::Certificate;
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -174,6 +176,11 @@ impl Ending<'_> {
         if let Some(page) = &arguments.report {
             let drawing = Drawing::read(report, source).map_err(of_source)?;
             write(page, &html(report, &drawing))?;
+            let stem = page.file_stem().unwrap_or_default().to_string_lossy();
+            write_picture(
+                &page.with_file_name(format!("{stem}.{OP_COLOR_FILE}")),
+                report,
+            )?;
         }
         if let Some(junit) = &arguments.junit {
             write(junit, &junit_xml(report))?;
