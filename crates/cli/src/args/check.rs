@@ -52,11 +52,11 @@ pub(crate) struct CheckArguments {
     /// Number of threads [default: one per core].
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
-    /// Stop after this many seconds with a partial verdict, exit status 2.
-    #[arg(long, value_name = "SECONDS")]
-    limit: Option<f64>,
-    /// Stop with a partial verdict when more memory is in use: bytes, or with K, M, G [default: three quarters of the
-    /// free memory].
+    /// Stop after this time with a partial verdict, exit status 2: seconds, or with ms, s, m, h.
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    limit: Option<String>,
+    /// Stop with a partial verdict when more memory is in use: bytes, or with K, M, G, KiB, MiB, GiB [default: three
+    /// quarters of the free memory].
     #[arg(long, value_name = "BYTES")]
     memory: Option<String>,
     /// Consistency model to check [default: that of the file's test, else strict-serializable, without times
@@ -152,16 +152,14 @@ impl CheckArguments {
 
     /// When a check stops.
     pub(crate) fn limits(&self) -> Result<Limits> {
-        let time = self.limit.map(|seconds| {
-            let time = Duration::try_from_secs_f64(seconds).ok();
-            let time = time.filter(|time| !time.is_zero());
-            time.with_context(|| {
-                format!("--limit takes a number of seconds above 0, not {seconds}")
+        let time = self.limit.as_deref().map(|text| {
+            duration(text).with_context(|| {
+                format!("--limit takes a time above 0 in seconds, or with ms, s, m or h after it, not `{text}`")
             })
         });
         let memory = self.memory.as_deref().map(|text| {
             bytes(text).with_context(|| {
-                format!("--memory takes a number of bytes, with K, M or G after it, not `{text}`")
+                format!("--memory takes a number of bytes, or with K, M, G, KiB, MiB or GiB after it, not `{text}`")
             })
         });
         Ok(Limits {
@@ -177,6 +175,21 @@ impl CheckArguments {
     }
 }
 
+/// A time above 0, in seconds or with a unit.
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let seconds = match &text[digits.len()..] {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3_600.0,
+        _ => return None,
+    };
+    let number: f64 = digits.parse().ok()?;
+    let time = Duration::try_from_secs_f64(number * seconds).ok()?;
+    Some(time).filter(|time| !time.is_zero())
+}
+
 /// A number of bytes, with a unit or without.
 fn bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -185,6 +198,9 @@ fn bytes(text: &str) -> Option<u64> {
         "K" | "KB" => 1_000,
         "M" | "MB" => 1_000_000,
         "G" | "GB" => 1_000_000_000,
+        "KIB" => 1 << 10,
+        "MIB" => 1 << 20,
+        "GIB" => 1 << 30,
         _ => return None,
     };
     digits
@@ -215,8 +231,32 @@ mod tests {
         assert_eq!(bytes("4096"), Some(4_096));
         assert_eq!(bytes("2g"), Some(2_000_000_000));
         assert_eq!(bytes("150MB"), Some(150_000_000));
+        assert_eq!(bytes("2GiB"), Some(2 << 30));
         for wrong in ["", "0", "M", "1.5G", "-1", "10X", "99999999999999999999G"] {
             assert_eq!(bytes(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("30"), Some(Duration::from_secs(30)));
+        assert_eq!(duration("1.5s"), Some(Duration::from_millis(1_500)));
+        assert_eq!(duration("250ms"), Some(Duration::from_millis(250)));
+        assert_eq!(duration("2m"), Some(Duration::from_secs(120)));
+        assert_eq!(duration("1h"), Some(Duration::from_secs(3_600)));
+        for wrong in [
+            "",
+            "0",
+            "s",
+            "-1",
+            "-1s",
+            "1d",
+            "nan",
+            "inf",
+            "1e400",
+            "0.0000000001",
+        ] {
+            assert_eq!(duration(wrong), None, "{wrong}");
         }
     }
 }

@@ -666,7 +666,7 @@ fn options_without_effect_are_errors() {
         (vec!["--threads", "0"], "--threads"),
         (
             vec!["--limit", "0"],
-            "--limit takes a number of seconds above 0",
+            "--limit takes a time above 0 in seconds",
         ),
         (vec!["--memory", "lots"], "--memory takes a number of bytes"),
         (vec!["--keyed"], "these are transactions"),

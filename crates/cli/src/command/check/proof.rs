@@ -87,7 +87,7 @@ fn described(certificate: &Certificate) -> String {
             let key = core.key.as_ref().map(|key| format!(" of key {key}"));
             let operations = count(core.places.len(), "operation");
             format!(
-                "not {model}: {operations}{} of a {} without an order",
+                "not {model}: {operations}{} without an order ({})",
                 key.unwrap_or_default(),
                 core.data_type
             )
