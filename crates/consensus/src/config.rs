@@ -26,7 +26,7 @@ pub struct Config {
     pub campaign_after: u64,
     /// Bound of the entry bytes of one append message (one entry may exceed it).
     pub append_bytes_max: u64,
-    /// Bound of append messages under way to one follower.
+    /// Bound of append messages under way to one follower, each of up to `append_bytes_max`.
     pub appends_max: usize,
     /// Bound of proposed bytes that are not committed.
     pub uncommitted_bytes_max: u64,

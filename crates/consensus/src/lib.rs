@@ -115,6 +115,8 @@ pub use ready::{
 pub use rule::WrapperRule;
 
 #[cfg(test)]
+mod append_bounds;
+#[cfg(test)]
 mod fuzz;
 #[cfg(test)]
 mod simulator;

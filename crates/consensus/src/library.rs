@@ -40,6 +40,8 @@ use translate::{
 
 /// Ticks of the library per heartbeat interval.
 const HEARTBEAT_TICKS: usize = 2;
+/// An append with fewer bytes of entries is not split, however many appends the library has gathered in it.
+const SPLIT_BYTES: u64 = 1 << 20;
 /// Reads that wait for an index, of this node and, at the leader, of all nodes.
 const READS_MAX: usize = 4_096;
 
@@ -742,6 +744,9 @@ impl<L: EntryLog> Consensus<L> {
     /// What there is to do; `None` when there is nothing. Call it after each batch of calls until it returns `None`.
     pub fn ready(&mut self) -> Result<Option<Ready>, ConsensusStopped> {
         let has_ready = self.call("has ready", |node| node.has_ready())?;
+        if !has_ready && !self.has_own_work() {
+            return Ok(None);
+        }
         let mut ready = Ready {
             reads_failed: std::mem::take(&mut self.failed),
             transfer: self.take_offer(),
@@ -764,6 +769,17 @@ impl<L: EntryLog> Consensus<L> {
             || ready.transfer.is_some()
             || ready.checkpoint_due;
         Ok(has_work.then_some(ready))
+    }
+
+    /// May there be something besides what the library has? (It is asked for after every message, mostly in vain.)
+    fn has_own_work(&mut self) -> bool {
+        let store = self.node.mut_store();
+        store.due.get()
+            || !store.fetches.get_mut().is_empty()
+            || !self.failed.is_empty()
+            || !self.released.is_empty()
+            || !self.granted.is_empty()
+            || self.offer.is_some()
     }
 
     fn take_offer(&mut self) -> Option<CheckpointOffer> {
@@ -950,11 +966,19 @@ impl<L: EntryLog> Consensus<L> {
                 .insert(to, self.now + self.config.snapshot_timeout);
         }
         let number = self.sent.entry(to).or_insert(0);
-        *number += 1;
-        message.link = LinkNumber {
-            start: self.config.start,
-            number: *number,
-        };
-        out.push(message);
+        loop {
+            // The library gathers all appends of a turn into one message, of any length.
+            let rest = message.split_off(self.config.append_bytes_max.max(SPLIT_BYTES));
+            *number += 1;
+            message.link = LinkNumber {
+                start: self.config.start,
+                number: *number,
+            };
+            out.push(message);
+            match rest {
+                Some(rest) => message = rest,
+                None => return,
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Messages between the members of a cluster.
 
 use crate::log_entry::{LogEntry, SnapshotMark};
+use crate::peer_codec::ENTRIES_MAX;
 use seatrial_machine::NodeId;
 
 /// The place of a message on its link: receivers drop messages that are not newer than the newest they had (rule 9).
@@ -25,6 +26,44 @@ pub struct PeerMessage {
     pub term: u64,
     /// What it says.
     pub body: Body,
+}
+
+/// Bytes of a message that an entry takes besides its payload, about.
+const ENTRY_OVERHEAD: u64 = 24;
+
+impl PeerMessage {
+    /// Cuts an append after as many entries as fit in `bytes_max`, at least one. Returns the append of the entries after them, if
+    /// there are any. Other messages stay whole.
+    pub(crate) fn split_off(&mut self, bytes_max: u64) -> Option<PeerMessage> {
+        let Body::Append {
+            commit, entries, ..
+        } = &mut self.body
+        else {
+            return None;
+        };
+        let (mut bytes, mut kept) = (0, 0);
+        for entry in entries.iter().take(ENTRIES_MAX) {
+            bytes += entry.payload.length() as u64 + ENTRY_OVERHEAD;
+            if kept > 0 && bytes > bytes_max {
+                break;
+            }
+            kept += 1;
+        }
+        if kept == entries.len() {
+            return None;
+        }
+        let rest = entries.split_off(kept);
+        let last = &entries[kept - 1];
+        Some(PeerMessage {
+            body: Body::Append {
+                previous_index: last.index,
+                previous_term: last.term,
+                commit: *commit,
+                entries: rest,
+            },
+            ..*self
+        })
+    }
 }
 
 /// Identifies a read in messages: node, start and token of the reader. Unique in a cluster.

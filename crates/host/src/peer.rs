@@ -115,6 +115,8 @@ pub struct PeerCounts {
     pub dropped_full: u64,
     /// Messages dropped because they had waited too long.
     pub dropped_old: u64,
+    /// Messages dropped because they are longer than the protocol permits: the other node would end the connection.
+    pub dropped_long: u64,
     /// Messages that a connection had taken and not written when it broke.
     pub dropped_unwritten: u64,
     /// Messages received from the node.
@@ -157,7 +159,7 @@ const COLUMNS: &[&str] = &[
 impl PeerCounts {
     /// Messages dropped for any reason.
     const fn dropped(&self) -> u64 {
-        self.dropped_full + self.dropped_old + self.dropped_unwritten
+        self.dropped_full + self.dropped_old + self.dropped_long + self.dropped_unwritten
     }
 
     const fn state(&self) -> &'static str {
@@ -224,6 +226,7 @@ impl HostCounts {
         for (&node, it) in &self.peers {
             add("queue full", Some(node), it.dropped_full);
             add("too old", Some(node), it.dropped_old);
+            add("too long", Some(node), it.dropped_long);
             add("connection broken", Some(node), it.dropped_unwritten);
         }
     }
@@ -459,8 +462,15 @@ impl Peers {
         self.outboxes.insert(node, outgoing);
     }
 
-    /// Queues a message for a node; drops and counts it if the node is unknown or its queue is full.
+    /// Queues a message for a node; drops and counts it if it is too long, the node is unknown or its queue is full.
     pub(crate) fn send(&mut self, to: NodeId, message: Vec<u8>) {
+        let (length, most) = (message.len(), self.connect.message_length_max);
+        if length > most && self.outboxes.contains_key(&to) {
+            self.metrics.count_peer(to, |it| it.dropped_long += 1);
+            let text = "dropped a message for";
+            let text = format_args!("{text} {to} of {length} bytes: the maximum is {most}");
+            return self.notices.say("too long", text);
+        }
         if let Some(outgoing) = self.outboxes.get(&to) {
             outgoing.outbox.push(message);
             return;

@@ -19,7 +19,8 @@ const N3: NodeId = NodeId::server(3);
 const N9: NodeId = NodeId::server(9);
 
 /// Passes on what a client sends: the first byte is a node, the rest is for it. `L` instead makes the client a listener, which
-/// is sent what comes from nodes, the sender's number first; `@`, a node and a port say where a node is, port 0 nowhere.
+/// is sent what comes from nodes, the sender's number first; `@`, a node and a port say where a node is, port 0 nowhere; `*` and a
+/// node: a message for it that is longer than messages may be.
 #[derive(Default)]
 struct Relay {
     listeners: Vec<NodeId>,
@@ -63,6 +64,10 @@ impl Machine for Relay {
                     address: (port > 0).then(|| SocketAddr::from(([127, 0, 0, 1], port))),
                 });
             }
+            [b'*', to] => out.push(Output::Send {
+                to: node(to),
+                message: vec![0; LENGTH_MAX + 1],
+            }),
             [to, ..] => out.push(Output::Send {
                 to: node(to),
                 message: bytes[1..].to_vec(),
@@ -75,6 +80,9 @@ impl Machine for Relay {
         None
     }
 }
+
+/// The longest message.
+const LENGTH_MAX: usize = 1 << 20;
 
 /// Addresses that are free now.
 fn addresses<const N: usize>() -> [SocketAddr; N] {
@@ -117,7 +125,7 @@ impl Setup {
     fn options(self, metrics: HostMetrics) -> ListenOptions {
         ListenOptions {
             listen: self.listen,
-            message_length_max: 1 << 20,
+            message_length_max: LENGTH_MAX,
             limits: HostLimits::default(),
             protocol: PROTOCOL,
             http: None,
@@ -364,6 +372,26 @@ fn a_machine_may_say_where_nodes_are() {
     n2.until("gone", |it| !it.peers[&N1].is_connected);
     n1.send(N2, b"lost again");
     n1.until("unknown again", |it| it.unknown_node == 2);
+    n1.stop();
+    n2.stop();
+}
+
+#[test]
+fn a_message_that_is_too_long_costs_no_other_and_no_connection() {
+    let all = addresses::<2>();
+    let (n1, n2) = (setup(N1, &all).start(), setup(N2, &all).start());
+    let heard = n2.listener();
+    n1.send(N2, b"before");
+    assert_eq!(receive(&heard).unwrap(), b"\x01before");
+    send(&n1.connect(None), b"*\x02");
+    n1.until("it is dropped", |it| it.peers[&N2].dropped_long == 1);
+    n1.send(N2, b"after");
+    assert_eq!(receive(&heard).unwrap(), b"\x01after");
+    let counts = n1.metrics.counts();
+    assert_eq!(
+        (counts.peers[&N2].connections, counts.peers[&N2].sent),
+        (1, 2)
+    );
     n1.stop();
     n2.stop();
 }
