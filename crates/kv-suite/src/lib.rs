@@ -69,7 +69,7 @@ pub struct Kv;
 /// The bugs that can be planted, and the number of seeds within which `sim kv` must find each. (Three more need
 /// storms of elections, lost journals and starts from changes: the store's own tests find `vote-forgotten`, `damaged-votes` and
 /// `sessions-of-base`.)
-const BUGS: [PlantedBug; 12] = [
+const BUGS: [PlantedBug; 13] = [
     planted(
         Bug::AckBeforeAppend,
         "replies before the journal is durable",
@@ -118,6 +118,11 @@ const BUGS: [PlantedBug; 12] = [
         "starts from a checkpoint without its sessions",
         200,
     ),
+    planted(
+        Bug::OwnClock,
+        "replicas stamp sessions with their own clocks: no client sees it",
+        20,
+    ),
 ];
 
 const fn planted(bug: Bug, about: &'static str, seeds_max: u64) -> PlantedBug {
@@ -151,8 +156,10 @@ const PAST_STATES: &str = "past-states";
 
 /// Is the journal written?
 const LOG: &str = "log";
+/// Blocks of the journal under way.
+const LOG_BLOCKS: &str = "log-blocks";
 
-const OPTIONS: [SuiteOption; 16] = [
+const OPTIONS: [SuiteOption; 17] = [
     SuiteOption {
         name: CHECKPOINT_BYTES,
         value_name: "BYTES",
@@ -188,6 +195,13 @@ const OPTIONS: [SuiteOption; 16] = [
         about: "synced: a write is durable when it is acknowledged; none: a crash loses all writes after the newest checkpoint; \
                 one node only",
         default: Some("synced"),
+        verbs: &[Verb::Node],
+    },
+    SuiteOption {
+        name: LOG_BLOCKS,
+        value_name: "N",
+        about: "Blocks of the log under way at once at a leader, 1 to 64: for disks whose syncs take long",
+        default: Some("1"),
         verbs: &[Verb::Node],
     },
     SuiteOption {

@@ -4,7 +4,7 @@ use crate::checkpoint_options::CheckpointOptions;
 use crate::credentials::Credentials;
 use crate::node_cluster::NodeCluster;
 use crate::processes::PROTOCOL;
-use crate::{HTTP, LOG, MEMORY, PAST_STATES, store_bug};
+use crate::{HTTP, LOG, LOG_BLOCKS, MEMORY, PAST_STATES, store_bug};
 use seatrial_host::{
     Booted, HostLimits, PeerOptions, ServeOptions, StatusListener, serve, terminated,
 };
@@ -31,6 +31,7 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
     let cluster = NodeCluster::read(setup.options)?;
     let keeps_log = keeps_log(setup.options)?;
     let past_states = setup.options.number(PAST_STATES, 0..=STATES_MAX, 0)? as usize;
+    let log_blocks = setup.options.number(LOG_BLOCKS, 1..=64, 1)? as usize;
     if !keeps_log {
         report(format_args!(
             "--{LOG} none: a crash or a stop loses all writes after the newest checkpoint"
@@ -66,6 +67,7 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
         options.replies_bytes_max = memory / 8;
         options.keeps_log = keeps_log;
         options.past_states = past_states;
+        options.log_blocks = log_blocks;
         checkpoints.apply(&mut options);
         let (machine, found) = Replica::boot(data, options).map_err(|error| error.to_string())?;
         report_start(report, &cluster, &found);

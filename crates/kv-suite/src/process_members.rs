@@ -65,7 +65,7 @@ impl SystemMembers for KvSystem {
 
 impl KvSystem {
     /// How an operator reaches the nodes: not through the network that is made to fail.
-    fn operator(&self, places: &[NodePlace]) -> StoreSession {
+    pub(crate) fn operator(&self, places: &[NodePlace]) -> StoreSession {
         StoreSession {
             servers: places.iter().map(|place| place.address).collect(),
             credentials: Credentials {

@@ -5,9 +5,9 @@ use crate::connection::connect;
 use crate::credentials::Credentials;
 use seatrial_host::{Protocol, SecretKey};
 use seatrial_kv::message;
-use seatrial_kv::{ClientOptions, Outcome, Transaction};
+use seatrial_kv::{ClientOptions, Outcome, StateDigest, Transaction};
 use seatrial_machine::Rng;
-use seatrial_runner::{BoxFuture, ClientError, NodePlace, System, SystemMembers};
+use seatrial_runner::{BoxFuture, ClientError, NodePlace, NodeState, System, SystemMembers};
 use seatrial_suite::SuiteError;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -89,6 +89,29 @@ impl System for KvSystem {
         Some(self)
     }
 
+    fn reports_states(&self) -> bool {
+        true
+    }
+
+    /// The digest of its state. A node that has left the cluster has none that can be compared: it gets no entries any more.
+    fn state<'a>(
+        &'a self,
+        place: &'a NodePlace,
+    ) -> BoxFuture<'a, Result<Option<NodeState>, ClientError>> {
+        Box::pin(async move {
+            let places = std::slice::from_ref(place);
+            let status = self.operator(places).digest_of(place.address).await?;
+            if status.is_rejoining {
+                return Err("its journal is lost, and it has not rejoined".into());
+            }
+            if !status.members.contains(place.node) {
+                return Ok(None);
+            }
+            let digest = status.digest.ok_or("it has applied no entry")?;
+            Ok(Some(node_state(digest)))
+        })
+    }
+
     /// A cluster is ready when each node executes a transaction: a listening port is not enough.
     fn formed<'a>(&'a self, places: &'a [NodePlace]) -> BoxFuture<'a, Result<(), ClientError>> {
         Box::pin(async move {
@@ -112,6 +135,15 @@ impl System for KvSystem {
             }
             Ok(())
         })
+    }
+}
+
+/// The state of a node, as it is compared with that of another.
+pub(crate) fn node_state(digest: StateDigest) -> NodeState {
+    NodeState {
+        revision: digest.index.to_string(),
+        hash: digest.to_string(),
+        contents: None,
     }
 }
 

@@ -4,6 +4,7 @@ mod operator;
 
 use crate::data::Consumer;
 use crate::operation::{OperationAction, OperationInProgress};
+use crate::processes::node_state;
 use crate::{Kv, SUITE, store_bug};
 use operator::{OPERATOR, Operator};
 use seatrial_generator::{Membership, Thread};
@@ -15,6 +16,7 @@ use seatrial_machine::{
     DataFolder, Fault, FaultKind, Input, LogName, Machine, NodeId, OpenLog, Output, Rng, Ticket,
     Time,
 };
+use seatrial_runner::NodeState;
 use seatrial_sim::{Booted, World};
 use seatrial_suite::{
     BootMachine, ClientStep, SimulatedRun, SimulatedSystem, SimulatedTest, Simulator, SuiteError,
@@ -98,6 +100,8 @@ impl SimulatedSystem for KvWorld {
         let election = latency * (1 << rng.fork("election").below(ELECTION));
         // From a checkpoint every few transactions to none within a test.
         let checkpoint_bytes = 200 << rng.fork("checkpoints").below(12);
+        // Mostly one: some bugs are of commands that gather.
+        let log_blocks = [1, 1, 2, 4][rng.fork("log blocks").index(4)];
         let mut incarnations = rng.fork("incarnations");
         Box::new(move |id: NodeId, data: &DataFolder| {
             let seed = rng.fork(&id.to_string()).word();
@@ -123,6 +127,7 @@ impl SimulatedSystem for KvWorld {
             options.heartbeat = (election / 4).min(latency);
             options.election = election;
             options.checkpoint_bytes = checkpoint_bytes;
+            options.log_blocks = log_blocks;
             let (replica, report) =
                 Replica::boot(data, options).map_err(|error| error.to_string())?;
             let machine = Actor::Replica(Box::new(replica));
@@ -204,6 +209,20 @@ impl SimulatedSystem for KvWorld {
             Ticket(u64::MAX),
             StoreRequest::Change { node, joins },
         )
+    }
+
+    fn reports_states(&self) -> bool {
+        true
+    }
+
+    fn state(&self, world: &World<Actor>, node: NodeId) -> Option<NodeState> {
+        let Actor::Replica(replica) = world.machine(node)? else {
+            return None;
+        };
+        let status = replica.status();
+        let takes_part = status.members.contains(node) && !status.is_rejoining;
+        let digest = takes_part.then(|| replica.state_digest())?;
+        (digest.index > 0).then(|| node_state(digest))
     }
 }
 

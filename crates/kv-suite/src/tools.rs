@@ -89,6 +89,12 @@ const ABSENT: ToolOption = ToolOption {
     about: "Write only if the key does not exist; exit status 1 if it does",
     default: None,
 };
+const DIGEST: ToolOption = ToolOption {
+    name: "digest",
+    value_name: None,
+    about: "Also the digest of the state at an index, equal on all nodes",
+    default: None,
+};
 const LIMIT: ToolOption = ToolOption {
     name: "limit",
     value_name: Some("N"),
@@ -194,7 +200,7 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
         name: "status",
         about: "Print role, term, leader, positions, members and sizes of each server",
         arguments: &[],
-        options: &[REACH, &[JSON]],
+        options: &[REACH, &[DIGEST, JSON]],
         notes: "Exit status: 0 all servers answered, 1 some, 254 none.",
         run: shown_status::run,
     },

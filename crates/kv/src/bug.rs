@@ -35,10 +35,12 @@ pub enum Bug {
     SessionsOfBase,
     /// A node with a damaged journal votes and acknowledges entries at once.
     DamagedVotes,
+    /// Stamps sessions with the replica's own clock instead of the entry's time: states differ, and no client sees it.
+    OwnClock,
 }
 
 /// All bugs with their names.
-const NAMES: [(Bug, &str); 15] = [
+const NAMES: [(Bug, &str); 16] = [
     (Bug::AckBeforeAppend, "ack-before-append"),
     (Bug::StaleRead, "stale-read"),
     (Bug::LostAppend, "lost-append"),
@@ -54,6 +56,7 @@ const NAMES: [(Bug, &str); 15] = [
     (Bug::SessionsNotInCheckpoint, "sessions-not-in-checkpoint"),
     (Bug::SessionsOfBase, "sessions-of-base"),
     (Bug::DamagedVotes, "damaged-votes"),
+    (Bug::OwnClock, "own-clock"),
 ];
 
 impl Bug {

@@ -60,7 +60,7 @@
 //!
 //! `replica.rs` (the loop), `replica/incoming.rs` (what arrives), `store_command.rs` and `pending.rs` (what an entry
 //! carries), `replica/callers.rs` and `replica/waiting_reads.rs` (who waits), `journal.rs`, `journal_mark.rs` and
-//! `recovery.rs` (durability), `replica/rejoin.rs` (a lost journal), `state.rs` with `session.rs` (execution, exactly
+//! `recovery.rs` (durability), `replica/rejoin.rs` (a lost journal), `replica/state_digest.rs` (for comparisons of replicas), `state.rs` with `session.rs` (execution, exactly
 //! once), `checkpoint.rs` (files of a state: `docs/formats/kv-checkpoint.md`), `client.rs`, `message.rs`,
 //! `replica_message.rs`, `status_message.rs`.
 //!
@@ -109,7 +109,7 @@ pub use outcome::{Doubt, Failure, Outcome};
 pub use recovery::BootError;
 pub use replica::{
     BootReport, CheckpointMode, CheckpointStatus, PAST_STATES_MAX, Replica, ReplicaOptions,
-    ReplicaStatus,
+    ReplicaStatus, StateDigest,
 };
 pub use replica_message::LENGTH_MAX as WIRE_LENGTH_MAX;
 pub use status_message::StatusProbe;

@@ -13,6 +13,7 @@ mod member_changes;
 mod past_states;
 mod rejoin;
 mod reply_budget;
+mod state_digest;
 mod stored_checkpoints;
 mod transfer;
 mod waiting_reads;
@@ -46,6 +47,8 @@ use seatrial_consensus::{
 use seatrial_machine::{
     Computed, DataFolder, Input, LogName, Machine, NodeId, Output, StatusSheet, Ticket, Time,
 };
+pub use state_digest::StateDigest;
+use state_digest::StateDigests;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use transfer::{ArrivedCheckpoint, Transfers};
@@ -78,6 +81,8 @@ pub struct ReplicaStatus {
     pub checkpoints: CheckpointStatus,
     /// Indices at which it can be read, see [`ReplicaOptions::past_states`].
     pub readable: Vec<u64>,
+    /// The digest of the state, if it was asked for: at the last applied entry, or at one shortly before.
+    pub digest: Option<StateDigest>,
 }
 
 /// The checkpoints of a replica.
@@ -138,6 +143,7 @@ pub struct Replica {
     schedule: CheckpointSchedule,
     checkpoints: Checkpoints,
     past_states: PastStates,
+    digests: StateDigests,
     transfers: Transfers,
     /// When this node gave its turn to write back, and what it reported with that.
     turn_end: (Time, Option<(u64, Digest)>),
@@ -205,8 +211,6 @@ struct PlantedState {
 const LAZY_INTERVAL: Duration = Duration::from_millis(50);
 /// Time for which the planted [`Bug::StaleRead`] keeps a state.
 const STALE_INTERVAL: Duration = Duration::from_millis(100);
-/// Blocks of the journal under way at which commands gather for the next entry.
-const BLOCKS_MAX: usize = 1;
 /// A node without a journal needs a majority of others: fewer voters cannot give it one.
 const VOTERS_TO_REJOIN: usize = 3;
 /// Tickets of jobs begin here; those of appends are the numbers of their blocks.
@@ -228,6 +232,7 @@ impl Replica {
             is_rejoining: self.rejoins.is_open(),
             checkpoints: self.checkpoint_status(),
             readable: self.past_states.indices(),
+            digest: None,
         }
     }
 
@@ -309,7 +314,7 @@ impl Replica {
         }
         let status = self.core.status();
         match status.role {
-            Role::Leader => self.journal.under_way() < BLOCKS_MAX,
+            Role::Leader => self.journal.under_way() < self.options.log_blocks.max(1),
             _ => status.leader.is_some(),
         }
     }
@@ -432,6 +437,9 @@ impl Replica {
         out: &mut Vec<Output<Outcome>>,
     ) -> Result<(), ConsensusStopped> {
         let Some(result) = self.checkpoints.computed(ticket, result, out) else {
+            return Ok(());
+        };
+        let Some(result) = self.digest_computed(result, out) else {
             return Ok(());
         };
         match result.downcast::<FetchedEntries>() {
@@ -587,6 +595,10 @@ impl Replica {
         message: &[u8],
         out: &mut Vec<Output<Outcome>>,
     ) {
+        let time = match self.options.bug {
+            Some(Bug::OwnClock) => self.now,
+            _ => time,
+        };
         let applied = self.state.apply(message, time, index);
         let Ok(header) = MessageHeader::decode(message) else {
             return;
@@ -795,6 +807,7 @@ impl Machine for Replica {
         self.pending.check_invariants();
         self.callers.check_invariants();
         self.checkpoints.check_invariants();
+        self.digests.check_invariants();
         self.reads.check_invariants(self.applied.0);
         debug_assert!(self.applies_early() || self.applied.0 <= self.core.status().committed);
     }

@@ -1,7 +1,7 @@
 //! The status of a replica as a message, and the machine that asks for it. Byte map in `docs/formats/kv-protocol.md`.
 
 use crate::message::{HEADER_LENGTH, MessageError, MessageHeader, MessageKind};
-use crate::replica::{CheckpointStatus, PAST_STATES_MAX, ReplicaStatus};
+use crate::replica::{CheckpointStatus, PAST_STATES_MAX, ReplicaStatus, StateDigest};
 use seatrial_consensus::{MemberStatus, Members, Role};
 use seatrial_machine::{FieldReader, Input, Machine, NodeId, Output, Peer, Ticket, Time};
 use std::collections::BTreeSet;
@@ -14,13 +14,23 @@ const NODES_MAX: usize = 256;
 pub(crate) const LENGTH_MAX: usize = 4_096;
 
 const _: () = assert!(
-    HEADER_LENGTH + 6 + 18 * 8 + 3 * (2 + 4 * NODES_MAX) + 1 + 8 * PAST_STATES_MAX <= LENGTH_MAX
+    HEADER_LENGTH + 6 + 18 * 8 + 3 * (2 + 4 * NODES_MAX) + 1 + 8 * PAST_STATES_MAX + DIGEST_LENGTH
+        <= LENGTH_MAX
 );
 
-/// Is it a request for the status?
-pub(crate) fn is_request(header: &MessageHeader, message: &[u8]) -> bool {
-    let unused = (header.code, header.count, header.detail, header.second);
-    header.kind == MessageKind::Status && message.len() == HEADER_LENGTH && unused == (0, 0, 0, 0)
+/// The code of a request that asks for the digest of the state as well.
+const WITH_DIGEST: u8 = 1;
+/// Bytes of the digest of a state, with its index.
+const DIGEST_LENGTH: usize = 8 + 16;
+
+/// Is it a request for the status? Then: does it ask for the digest of the state as well?
+pub(crate) fn request(header: &MessageHeader, message: &[u8]) -> Option<bool> {
+    let unused = (header.count, header.detail, header.second);
+    let is_request = header.kind == MessageKind::Status
+        && message.len() == HEADER_LENGTH
+        && header.code <= WITH_DIGEST
+        && unused == (0, 0, 0);
+    is_request.then_some(header.code == WITH_DIGEST)
 }
 
 /// The message with this status, for the request with this token.
@@ -79,6 +89,11 @@ pub(crate) fn encode(status: &ReplicaStatus, token: u64) -> Vec<u8> {
         bytes.extend_from_slice(&index.to_le_bytes());
     }
     bytes.extend_from_slice(&checkpoints.changes.to_le_bytes());
+    let digest = status
+        .digest
+        .map_or((0, [0; 16]), |it| (it.index, it.bytes));
+    bytes.extend_from_slice(&digest.0.to_le_bytes());
+    bytes.extend_from_slice(&digest.1);
     debug_assert!(bytes.len() <= LENGTH_MAX);
     bytes
 }
@@ -126,6 +141,7 @@ pub(crate) fn decode(message: &[u8]) -> Result<(u64, ReplicaStatus), MessageErro
         .collect::<Result<_, _>>()?;
     // An older node does not say it.
     checkpoints.changes = cursor.long("checkpoints of changes").unwrap_or(0);
+    let digest = digest(&mut cursor);
     let member = MemberStatus {
         role,
         term,
@@ -148,8 +164,17 @@ pub(crate) fn decode(message: &[u8]) -> Result<(u64, ReplicaStatus), MessageErro
         sessions,
         is_rejoining,
         readable,
+        digest,
     };
     Ok((header.first, status))
+}
+
+/// The digest at the end; `None`: not asked for, not known, or of an older node that does not say it.
+fn digest(cursor: &mut FieldReader<'_>) -> Option<StateDigest> {
+    let index = cursor.long("digest index").ok()?;
+    let bytes = cursor.bytes("digest", 16).ok()?;
+    let bytes = bytes.try_into().ok()?;
+    (index > 0).then_some(StateDigest { index, bytes })
 }
 
 fn checkpoints(
@@ -226,6 +251,8 @@ pub struct StatusProbe {
     server: NodeId,
     token: u64,
     timeout: Duration,
+    /// Does it ask for the digest of the state as well?
+    wants_digest: bool,
     /// The request without a reply, when it is sent again, and its deadline.
     waiting: Option<(Ticket, Time, Time)>,
 }
@@ -240,14 +267,21 @@ impl StatusProbe {
             server,
             token: 0,
             timeout,
+            wants_digest: false,
             waiting: None,
         }
+    }
+
+    /// Asks for the digest of the state as well. Older nodes do not answer that.
+    pub const fn with_digest(mut self) -> StatusProbe {
+        self.wants_digest = true;
+        self
     }
 
     fn send(&self, out: &mut Vec<Output<Option<ReplicaStatus>>>) {
         let request = MessageHeader {
             kind: MessageKind::Status,
-            code: 0,
+            code: if self.wants_digest { WITH_DIGEST } else { 0 },
             count: 0,
             detail: 0,
             first: self.token,
@@ -359,6 +393,10 @@ mod tests {
             sessions: 3,
             is_rejoining: true,
             readable: vec![7, 8],
+            digest: Some(StateDigest {
+                index: 9,
+                bytes: *b"sixteen bytes...",
+            }),
         }
     }
 
@@ -382,14 +420,15 @@ mod tests {
     #[test]
     fn cut_and_mutated_statuses_never_panic() {
         let whole = encode(&status(3), 77);
-        for length in 0..whole.len() - 8 {
+        let later = 8 + DIGEST_LENGTH;
+        for length in 0..whole.len() - later {
             assert!(decode(&whole[..length]).is_err(), "{length}");
         }
-        let (_, older) = decode(&whole[..whole.len() - 8]).unwrap();
-        assert_eq!(
-            older.checkpoints.changes, 0,
-            "an older node does not say it"
-        );
+        // Older nodes do not say the last two.
+        let (_, oldest) = decode(&whole[..whole.len() - later]).unwrap();
+        assert_eq!((oldest.checkpoints.changes, oldest.digest), (0, None));
+        let (_, older) = decode(&whole[..whole.len() - DIGEST_LENGTH]).unwrap();
+        assert_eq!((older.checkpoints.changes, older.digest), (1, None));
         let mut rng = Rng::from_seed(1);
         for _ in 0..10_000 {
             let mut bytes = whole.clone();

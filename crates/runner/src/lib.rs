@@ -246,6 +246,7 @@ pub use run::run;
 pub use rustix::process::Signal;
 pub use seatrial_host::ClockOrder;
 pub use seatrial_namespace::{NetworkKind, NodeNetwork, NodeNetworkOptions, NodeSpace};
+pub use states::{StateAnswer, state_operation};
 pub use stop::{Stop, Urgency};
 pub use test::{
     Crash, FolderCheck, MakeResults, RunError, Test, TestEvidence, TestNetwork, TestOutcome,

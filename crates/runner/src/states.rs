@@ -41,20 +41,27 @@ pub(crate) async fn observe(nodes: &Arc<dyn Nodes>) -> Vec<Op> {
         let first = states.next().flatten();
         let are_equal = first.is_some() && states.all(|state| state == first);
         if are_equal || began.elapsed() >= QUIESCENCE {
-            return answers.into_iter().map(operation).collect();
+            let answers = answers.into_iter();
+            return answers
+                .map(|(node, answer)| state_operation(node, answer))
+                .collect();
         }
         sleep(INTERVAL).await;
     }
 }
 
-async fn ask(nodes: &Arc<dyn Nodes>, node: NodeId) -> Result<Option<NodeState>, String> {
+async fn ask(nodes: &Arc<dyn Nodes>, node: NodeId) -> StateAnswer {
     match timeout(LIMIT, nodes.state(node)).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),
         Err(_) => Err(format!("no answer within {} s", LIMIT.as_secs())),
     }
 }
 
-fn operation((node, answer): (NodeId, Result<Option<NodeState>, String>)) -> Op {
+/// What a node answered to the question for its state: a state, none that can be compared, or why it is not known.
+pub type StateAnswer = Result<Option<NodeState>, String>;
+
+/// The operation that records a node's answer, for the checker `divergence`.
+pub fn state_operation(node: NodeId, answer: StateAnswer) -> Op {
     let value = match answer {
         Ok(Some(state)) => Divergence::state(
             &node.to_string(),

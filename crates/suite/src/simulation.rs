@@ -12,6 +12,7 @@ use seatrial_machine::{
     DataFolder, Fault, FaultKind, Input, Machine, NodeId, Output, Rng, Ticket, Time,
 };
 use seatrial_plan::{Plan, PlanEnvironment, PlanLimits};
+use seatrial_runner::{NodeState, state_operation};
 use seatrial_sim::{Booted, World, WorldOptions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -101,6 +102,8 @@ pub struct SimulatedRun {
     pub fingerprint: u64,
     /// Nodes that could not start again, and why.
     pub boot_failures: Vec<String>,
+    /// Does the history end with the states of nodes, for the checker `divergence`?
+    pub has_states: bool,
 }
 
 /// A system as machines of one simulated world: its servers, and one client machine for each client thread.
@@ -144,6 +147,16 @@ pub trait SimulatedSystem {
     /// Asks the system to let a node join or leave, or to continue to try. False, the default: the system has no such changes.
     fn change_membership(&mut self, _world: &mut World<Self::Machine>, _change: &Fault) -> bool {
         false
+    }
+
+    /// Do the servers report their states ([`SimulatedSystem::state`])?
+    fn reports_states(&self) -> bool {
+        false
+    }
+
+    /// The state of a server at the end of a test; `None`: it does not run, or takes no part in the system.
+    fn state(&self, _world: &World<Self::Machine>, _node: NodeId) -> Option<NodeState> {
+        None
     }
 }
 
@@ -246,11 +259,13 @@ pub fn simulate<S: SimulatedSystem>(
         boot_failures: Vec::new(),
         failure: None,
         is_over: false,
+        has_states: false,
     };
     for endpoint in servers.into_iter().chain(clients) {
         test.world.add(endpoint);
     }
     test.run();
+    test.observe(timing.latency);
     if let Some(failure) = test.failure {
         let label = simulation.work.label();
         return Err(format!("{label}: {failure}").into());
@@ -261,6 +276,7 @@ pub fn simulate<S: SimulatedSystem>(
         turns: test.turns + test.world.turns(),
         fingerprint: test.world.fingerprint(),
         boot_failures: test.boot_failures,
+        has_states: test.has_states,
     })
 }
 
@@ -315,7 +331,11 @@ struct SimulationDriver<S: SimulatedSystem> {
     /// The failure of the generator.
     failure: Option<String>,
     is_over: bool,
+    has_states: bool,
 }
+
+/// How often the states of servers are compared at the end of a test.
+const LOOKS: usize = 50;
 
 impl<S: SimulatedSystem> SimulationDriver<S> {
     fn run(&mut self) {
@@ -332,6 +352,49 @@ impl<S: SimulatedSystem> SimulationDriver<S> {
             }
             self.collect();
         }
+    }
+
+    /// Runs the world on until the servers that run have equal revisions, and records their states. What has not caught up by then is
+    /// left out: that a server is behind is no divergence, and clients see a system that does not recover.
+    fn observe(&mut self, latency: Duration) {
+        if !self.system.reports_states() {
+            return;
+        }
+        let mut states = self.states();
+        for _ in 0..LOOKS {
+            let is_even = |two: &[(NodeId, NodeState)]| two[0].1.revision == two[1].1.revision;
+            if states.windows(2).all(is_even) {
+                break;
+            }
+            self.world.run_until(self.world.now() + latency * 20);
+            self.world.drain_replies();
+            states = self.states();
+        }
+        let count_at = |revision: &String| {
+            let at = states.iter().filter(|(_, it)| it.revision == *revision);
+            at.count()
+        };
+        let most = states.iter().map(|(_, it)| it.revision.clone());
+        let Some(revision) = most.max_by_key(count_at) else {
+            return;
+        };
+        let time = self.world.now();
+        for (node, state) in states {
+            if state.revision == revision {
+                self.ops.push(Op {
+                    index: self.ops.len() as u64,
+                    time: time.nanoseconds() as i64,
+                    ..state_operation(node, Ok(Some(state)))
+                });
+                self.has_states = true;
+            }
+        }
+    }
+
+    fn states(&self) -> Vec<(NodeId, NodeState)> {
+        let servers = self.servers.iter();
+        let states = servers.map(|node| Some((*node, self.system.state(&self.world, *node)?)));
+        states.flatten().collect()
     }
 
     /// Gives the interpreter a turn and carries out its instructions.

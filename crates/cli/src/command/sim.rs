@@ -7,7 +7,8 @@ use crate::output::{complain, say};
 use crate::plan::PlanFile;
 use crate::suites::{Suites, failure, fault_options, node_count};
 use anyhow::{Context as _, Result};
-use seatrial_checker::{Checker, Finding, Validity, Verdict};
+use seatrial_check::NODE_STATES;
+use seatrial_checker::{Checker, Divergence, Finding, Validity, Verdict};
 use seatrial_generator::FaultOptions;
 use seatrial_machine::{FaultKind, counted};
 use seatrial_sim::explore;
@@ -243,6 +244,9 @@ impl SimulationPlan {
     fn check(&self, seed: u64, run: &Run) -> Result<CheckedRun> {
         let history = Arc::clone(&run.history);
         let mut checked = check_run(&self.turn(seed).1, history, self.accepts_undecided)?;
+        if run.has_states {
+            checked.verdicts.push(Divergence.check(&run.history));
+        }
         // Without bit rot in the plan, a store that cannot read its own log has lost data.
         if !run.boot_failures.is_empty() && !self.faults.kinds.contains(&FaultKind::Corruption) {
             let mut verdict = Verdict::valid("recovery");
@@ -276,6 +280,7 @@ impl SimulationPlan {
             "nodes": nodes,
             "faults": self.faults.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
             "bug": self.bug.map(|bug| bug.name),
+            NODE_STATES: run.has_states,
             "world": run.world,
             "command": self.command(seed),
             "version": env!("CARGO_PKG_VERSION"),

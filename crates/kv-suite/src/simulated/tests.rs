@@ -111,7 +111,10 @@ fn after_the_healing_nothing_is_broken_and_operations_succeed() {
             let is_over = window.end.is_some() || window.instant || window.error.is_some();
             assert!(is_over, "seed {seed}, {order}: {window:?}");
         }
-        let mended = run.history.iter().rfind(|op| !op.process.is_client());
+        let mended = run
+            .history
+            .iter()
+            .rfind(|op| op.process == Process::NEMESIS);
         let mended = mended.map_or(0, |op| op.time);
         let after = run
             .history
@@ -144,10 +147,11 @@ fn at_the_end_clients_look_at_all_there_is() {
             };
             let history = SUITE.run(&simulation).unwrap().history;
             let ops = history.ops();
-            let mended = ops.iter().rposition(|op| !op.process.is_client());
+            let mended = ops.iter().rposition(|op| op.process == Process::NEMESIS);
             let f = if workload == "queue" { "drain" } else { "read" };
             // The last moment before which something else was under way.
-            let other = ops.iter().rposition(|op| op.f != f);
+            let mut others = ops.iter();
+            let other = others.rposition(|op| op.process.is_client() && op.f != f);
             let begin = mended.max(other).unwrap() + 1;
             let tail = &ops[begin..];
             assert!(tail.iter().any(Op::is_ok), "{workload} {seed}: {tail:?}");
@@ -163,4 +167,68 @@ fn at_the_end_clients_look_at_all_there_is() {
             assert_eq!(all, seen, "{workload} {seed}");
         }
     }
+}
+
+/// The hash of each state that a node reports at the end. All are of one revision.
+fn hashes_of(seed: u64, bug: Option<Bug>) -> Vec<String> {
+    let bug = bug.map(|bug| {
+        let planted = crate::BUGS.iter().find(|it| it.name == bug.name());
+        planted.expect("a bug of the suite")
+    });
+    let simulation = SimulatedTest {
+        seed,
+        work: Work::Named("list-append", WorkloadOptions::default()),
+        faults: faults_of(&SURVIVED, 4),
+        order: None,
+        operations: 300,
+        concurrency: 4,
+        operation_interval: None,
+        bug,
+        options: OptionValues::default(),
+    };
+    let run = SUITE.run(&simulation).unwrap();
+    let field = |op: &Op, name: &str| match &op.value {
+        Value::Map(fields) => {
+            let mut found = fields.iter().filter(|it| it.0.to_string() == name);
+            found.next().map(|it| it.1.to_string()).unwrap_or_default()
+        }
+        other => panic!("{other}"),
+    };
+    let states: Vec<&Op> = run
+        .history
+        .iter()
+        .filter(|op| op.f == *"node-state")
+        .collect();
+    assert_eq!(run.has_states, !states.is_empty());
+    let revisions: BTreeSet<String> = states.iter().map(|op| field(op, ":revision")).collect();
+    assert!(revisions.len() <= 1, "seed {seed}: {revisions:?}");
+    states.iter().map(|op| field(op, ":hash")).collect()
+}
+
+#[test]
+fn replicas_end_with_one_state() {
+    let mut complete = 0;
+    for seed in 0..40 {
+        let hashes = hashes_of(seed, None);
+        assert!(
+            hashes.windows(2).all(|two| two[0] == two[1]),
+            "seed {seed}: {hashes:?}"
+        );
+        assert!(
+            hashes.iter().all(|hash| hash.len() >= 32),
+            "seed {seed}: {hashes:?}"
+        );
+        complete += usize::from(hashes.len() == 3);
+    }
+    // In the others a node was down at the end, or had left.
+    assert!(complete >= 35, "{complete}");
+}
+
+#[test]
+fn replicas_with_clocks_of_their_own_diverge() {
+    let diverge = |seed: &u64| {
+        let hashes = hashes_of(*seed, Some(Bug::OwnClock));
+        hashes.windows(2).any(|two| two[0] != two[1])
+    };
+    assert!((0..20).filter(diverge).count() >= 10);
 }

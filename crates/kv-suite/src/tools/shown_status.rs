@@ -1,6 +1,6 @@
 //! `seatrial kv status`.
 
-use super::{JSON, StoreSession, runtime};
+use super::{DIGEST, JSON, StoreSession, runtime};
 use seatrial_host::{Session, SessionOptions};
 use seatrial_kv::{ReplicaStatus, StatusProbe};
 use seatrial_machine::NodeId;
@@ -10,6 +10,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
+/// The endpoint of the server that is asked: a probe knows it only by its connection.
+const SERVER: NodeId = NodeId::server(1);
+
 /// Prints the status of each server.
 pub(super) fn run(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
     let session = StoreSession::of(setup)?;
@@ -17,7 +20,11 @@ pub(super) fn run(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
     let mut answered = 0;
     let mut documents = Vec::new();
     for &address in &session.servers {
-        let status = runtime.block_on(session.status_of(address));
+        let status = if setup.has(DIGEST.name) {
+            runtime.block_on(session.digest_of(address))
+        } else {
+            runtime.block_on(session.status_of(address))
+        };
         answered += usize::from(status.is_ok());
         if setup.has(JSON.name) {
             documents.push(document(address, &status));
@@ -41,12 +48,25 @@ pub(super) fn run(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
 impl StoreSession {
     /// The status of one server.
     pub(crate) async fn status_of(&self, address: SocketAddr) -> std::io::Result<ReplicaStatus> {
-        let server = NodeId::server(1);
+        self.probe(address, StatusProbe::new(SERVER, self.timeout))
+            .await
+    }
+
+    /// The status of one server with the digest of its state, which takes the server a pass over it.
+    pub(crate) async fn digest_of(&self, address: SocketAddr) -> std::io::Result<ReplicaStatus> {
+        let probe = StatusProbe::new(SERVER, self.timeout).with_digest();
+        self.probe(address, probe).await
+    }
+
+    async fn probe(
+        &self,
+        address: SocketAddr,
+        probe: StatusProbe,
+    ) -> std::io::Result<ReplicaStatus> {
         let options = SessionOptions {
-            server,
+            server: SERVER,
             connect: self.connect_options(),
         };
-        let probe = StatusProbe::new(server, self.timeout);
         let mut session = Session::connect(address, probe, options).await?;
         let status = session.request(()).await.flatten();
         status.ok_or_else(|| std::io::Error::other("it does not answer"))
@@ -120,6 +140,9 @@ fn line(status: &ReplicaStatus) -> String {
         let indices: Vec<String> = status.readable.iter().map(u64::to_string).collect();
         let _ = write!(line, "; readable at {}", indices.join(" "));
     }
+    if let Some(digest) = status.digest {
+        let _ = write!(line, "; digest {digest} at {}", digest.index);
+    }
     if checkpoints.different > 0 {
         line.push_str("; CHECKPOINTS OF NODES DIFFER");
     }
@@ -160,6 +183,8 @@ fn document(address: SocketAddr, status: &std::io::Result<ReplicaStatus>) -> Val
         "sessions": status.sessions,
         "rejoining": status.is_rejoining,
         "readable": status.readable,
+        "digest": status.digest.map(|it| it.to_string()),
+        "digest-index": status.digest.map(|it| it.index),
         "voters": names(&status.members.voters),
         "learners": names(&status.members.learners),
         "leaving": names(&status.members.outgoing),

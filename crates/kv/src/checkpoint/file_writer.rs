@@ -157,6 +157,11 @@ impl CheckpointWriter {
         writer
     }
 
+    /// The last index whose effect the file contains.
+    pub(crate) fn index(&self) -> u64 {
+        self.head.index
+    }
+
     /// Bytes of the file so far.
     pub(crate) fn position(&self) -> u64 {
         self.position

@@ -5,6 +5,7 @@ use super::checkpoints::{CheckpointBase, CheckpointMode, Checkpoints};
 use super::found_checkpoints::{FoundCheckpoints, LoadedCheckpoint, load_checkpoints};
 use super::past_states::{PAST_STATES_MAX, PastStates};
 use super::rejoin::Rejoins;
+use super::state_digest::StateDigests;
 use super::stored_checkpoints::{CheckpointChain, StoredCheckpoints};
 use super::transfer::Transfers;
 use super::waiting_reads::WaitingReads;
@@ -60,6 +61,9 @@ pub struct ReplicaOptions {
     /// Are entries written to the journal before they are acknowledged? Without, a crash loses every entry after the newest
     /// checkpoint, so such a node must be the only member of its cluster: another could not rely on its vote.
     pub keeps_log: bool,
+    /// Blocks of the journal under way at which a leader's commands gather for the next entry, 1 at least: with 1 while one block
+    /// is synced.
+    pub log_blocks: usize,
     /// Number of states that stay readable at their index: those at the newest checkpoints. Each costs the memory of what was
     /// overwritten since. At most [`PAST_STATES_MAX`](crate::PAST_STATES_MAX).
     pub past_states: usize,
@@ -83,6 +87,7 @@ impl ReplicaOptions {
             checkpoint_mode: CheckpointMode::Concurrent,
             checkpoint_share: 50,
             keeps_log: true,
+            log_blocks: 1,
             past_states: 0,
         }
     }
@@ -185,6 +190,7 @@ impl Replica {
             addresses: loaded.addresses,
             checkpoints: Checkpoints::new(stored, base, options.checkpoint_share),
             past_states: PastStates::new(options.past_states.min(PAST_STATES_MAX)),
+            digests: StateDigests::default(),
             transfers: Transfers::new(options.cluster, options.election * 2),
             turn_end: (Time::ZERO, None),
             arrived: None,

@@ -49,23 +49,27 @@ impl Replica {
         if self.options.checkpoint_mode == CheckpointMode::None {
             return;
         }
-        let head = CheckpointHead {
-            cluster: self.options.cluster,
-            index: self.applied.0,
-            term: self.applied.1,
-            members: encode_cluster(&self.members, &self.addresses),
-            schedule: self.schedule.encode(),
-        };
         let plan = CheckpointPlan {
             kind,
             snapshot: self.state.snapshot(),
-            head,
+            head: self.checkpoint_head(),
             members: self.members.clone(),
             needs_no_turn: awaited,
         };
         if self.checkpoints.begin(plan, self.now) {
             self.ask_turn();
             self.proceed_checkpoint(out);
+        }
+    }
+
+    /// What a checkpoint of the present state says about itself.
+    pub(super) fn checkpoint_head(&self) -> CheckpointHead {
+        CheckpointHead {
+            cluster: self.options.cluster,
+            index: self.applied.0,
+            term: self.applied.1,
+            members: encode_cluster(&self.members, &self.addresses),
+            schedule: self.schedule.encode(),
         }
     }
 

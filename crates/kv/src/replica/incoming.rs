@@ -9,7 +9,6 @@ use crate::message::{
 };
 use crate::outcome::Outcome;
 use crate::replica_message::{self, ReplicaMessage};
-use crate::status_message;
 use crate::store_command::{Commands, OpenRequest, StoreCommand};
 use crate::transaction::Operations;
 use seatrial_consensus::{ConsensusStopped, ENTRY_LENGTH_MAX, Role};
@@ -56,22 +55,13 @@ impl Replica {
         Ok(())
     }
 
-    /// Replies to a request for the status.
-    fn show_status(
-        &self,
+    /// A node without a journal says that it is one, and no more.
+    fn receive_while_rejoining(
+        &mut self,
         from: NodeId,
-        header: &MessageHeader,
         bytes: &[u8],
         out: &mut Vec<Output<Outcome>>,
     ) {
-        if status_message::is_request(header, bytes) {
-            let message = status_message::encode(&self.status(), header.first);
-            out.push(Output::Send { to: from, message });
-        }
-    }
-
-    /// A node without a journal says that it is one, and no more.
-    fn receive_while_rejoining(&self, from: NodeId, bytes: &[u8], out: &mut Vec<Output<Outcome>>) {
         let Ok(header) = MessageHeader::decode(bytes) else {
             return;
         };

@@ -19,6 +19,8 @@ mod oracle;
 #[cfg(test)]
 mod past_states;
 #[cfg(test)]
+mod state_digest;
+#[cfg(test)]
 mod transfer_crash;
 #[cfg(test)]
 mod world;
