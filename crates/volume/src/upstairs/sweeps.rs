@@ -12,12 +12,14 @@ use crate::volume_bug::VolumeBug;
 use seatrial_machine::{Ticket, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Tickets of requests that the upstairs makes itself have this bit.
+/// Tickets of requests that the upstairs makes itself begin here, …
 const INTERNAL: u64 = 1 << 63;
+/// … and end here. Larger ones belong to the driver: the request to close has the largest of all.
+const INTERNAL_END: u64 = 3 << 62;
 
 /// Did the upstairs make this request itself?
 pub(crate) const fn is_internal(ticket: Ticket) -> bool {
-    ticket.0 & INTERNAL != 0
+    INTERNAL <= ticket.0 && ticket.0 < INTERNAL_END
 }
 
 /// What a sweep waits for.

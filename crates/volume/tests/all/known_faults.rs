@@ -577,3 +577,23 @@ fn a_flood_waits_and_is_answered() {
     assert_eq!(answered, 2_000);
     test.end_equal();
 }
+
+/// The driver's request to close has the largest ticket of all, and is answered when the last flush is durable.
+#[test]
+fn the_driver_that_closes_a_volume_has_a_reply() {
+    for seed in 0..20 {
+        let mut test = calm_world(seed, 3);
+        test.send(1, write(3, 2, 7, false));
+        let closing = Ticket(u64::MAX);
+        let request = GuestRequest::Deactivate;
+        test.world.request(UPSTAIRS, closing, request);
+        let mut reply = None;
+        for _ in 0..1_000 {
+            test.pass(Duration::from_millis(1));
+            let mut replies = test.world.drain_replies();
+            reply = reply.or_else(|| replies.find(|it| it.1 == closing));
+        }
+        assert_eq!(reply.map(|it| it.2), Some(GuestReply::Done), "seed {seed}");
+        assert!(!test.status().is_active);
+    }
+}
