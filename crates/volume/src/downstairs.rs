@@ -218,8 +218,8 @@ impl Downstairs {
         end
     }
 
-    fn receive(&mut self, now: Time, from: NodeId, bytes: &[u8], out: &mut Outputs) {
-        let Ok(message) = ToReplica::decode(bytes) else {
+    fn receive(&mut self, now: Time, from: NodeId, bytes: Vec<u8>, out: &mut Outputs) {
+        let Ok(message) = ToReplica::decode(&bytes) else {
             return; // not a message of an upstairs
         };
         let (session, is_question) = match &message {
@@ -650,7 +650,7 @@ impl Machine for Downstairs {
                 self.wake = None;
                 self.send_ack(out);
             }
-            Input::Message { from, bytes } => self.receive(now, from, &bytes, out),
+            Input::Message { from, bytes } => self.receive(now, from, bytes, out),
             Input::Appended(ticket) => self.reported(ticket, out),
             Input::Computed(ticket, result) => match self.reads.remove(&ticket) {
                 Some(read) => {

@@ -52,7 +52,7 @@ pub use guest_client::{GuestClient, GuestClientOptions};
 pub use guest_message::{FromGuest, GUEST_MESSAGE_MAX, GuestOutcome, ToGuest};
 pub use lineage::{LINEAGE_MAX, Lineage, LineageEntry, Mark};
 pub use seal::{BlockKey, KEY_LENGTH, KeyRing};
-pub use status::{MirrorState, MirrorStatus, SweepKind, SweepStatus, VolumeStatus};
+pub use status::{MirrorState, MirrorStatus, StageStatus, SweepKind, SweepStatus, VolumeStatus};
 pub use upstairs::{ParentVolume, Upstairs, UpstairsOptions};
 pub use upstairs_server::UpstairsServer;
 pub use volume_bug::VolumeBug;

@@ -2,6 +2,7 @@
 
 use seatrial_machine::NodeId;
 use std::fmt;
+use std::time::Duration;
 
 /// The state of an upstairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct VolumeStatus {
     pub epoch: (u16, bool),
     /// Sweeps over all blocks, the last one of each kind.
     pub sweeps: Vec<SweepStatus>,
+    /// Stages of requests that were reached.
+    pub stages: Vec<StageStatus>,
 }
 
 /// What a sweep over all blocks does.
@@ -75,6 +78,21 @@ pub struct SweepStatus {
     pub needed_by: Vec<String>,
     /// Why it waits; empty if it does not.
     pub reason: String,
+}
+
+/// Durations of one stage of the requests, since the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageStatus {
+    /// What is timed.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+    /// Half of them took no longer, …
+    pub p50: Duration,
+    /// … 99 of 100, …
+    pub p99: Duration,
+    /// … and all.
+    pub max: Duration,
 }
 
 /// How an upstairs sees a replica.

@@ -72,8 +72,10 @@ pub struct UpstairsOptions {
     pub inline_bytes_max: usize,
     /// Chunks that one repair has under way.
     pub repair_window: usize,
-    /// Bytes a second that repairs may copy.
+    /// Bytes a second that a repair may copy, …
     pub repair_rate: u64,
+    /// … and while guests use the volume.
+    pub repair_rate_busy: u64,
     /// Bytes a second that each sweep over all blocks may read or write.
     pub sweep_rate: u64,
     /// Bytes that a sweep handles at once, at most [`READ_LENGTH_MAX`](crate::READ_LENGTH_MAX).
@@ -107,6 +109,7 @@ impl UpstairsOptions {
             inline_bytes_max: 8 << 10,
             repair_window: 16,
             repair_rate: 200 << 20,
+            repair_rate_busy: 32 << 20,
             sweep_rate: 100 << 20,
             sweep_piece: 256 << 10,
             parent: None,
@@ -158,6 +161,9 @@ pub struct Upstairs {
     /// When the next tick is due.
     tick_at: Time,
     done: [u64; 4],
+    /// Requests that were done at the last tick, and whether guests used the volume before it.
+    done_at_tick: u64,
+    is_busy: bool,
     bytes: [u64; 2],
     /// Replies to guests, and those of them that are errors.
     replies: u64,
@@ -206,6 +212,8 @@ impl Upstairs {
             sessions: ((options.upstairs >> 64) as u64 ^ options.upstairs as u64) << 24,
             tick_at: Time::ZERO,
             done: [0; 4],
+            done_at_tick: 0,
+            is_busy: false,
             bytes: [0; 2],
             replies: 0,
             failed: 0,
@@ -246,6 +254,7 @@ impl Upstairs {
             snapshots: self.snapshots.iter().map(|it| it.0.clone()).collect(),
             epoch: (self.options.keys.newest(), self.options.keys.has_older()),
             sweeps: self.sweep_status(),
+            stages: self.stage_status(),
         }
     }
 

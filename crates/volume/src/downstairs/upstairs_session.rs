@@ -47,7 +47,7 @@ impl ReplicaSession {
     }
 
     /// Takes a message; one that was carried out, or for which there is no room, is dropped.
-    pub(crate) fn arrive(&mut self, number: u64, bytes: &[u8]) {
+    pub(crate) fn arrive(&mut self, number: u64, bytes: Vec<u8>) {
         let is_next = number == self.applied + 1;
         let has_room =
             self.held.len() < HELD_MAX && self.held_bytes + bytes.len() <= HELD_BYTES_MAX;
@@ -55,7 +55,7 @@ impl ReplicaSession {
             return;
         }
         self.held_bytes += bytes.len();
-        self.held.insert(number, bytes.to_vec());
+        self.held.insert(number, bytes);
     }
 
     /// Takes out the next message in order.

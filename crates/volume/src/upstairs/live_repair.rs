@@ -1,6 +1,6 @@
 //! Repair of a replica: what it lacks is found by comparing versions, and copied while it takes part.
 
-use crate::block_context::{BlockVersion, split_slots};
+use crate::block_context::{BlockSlot, BlockVersion, split_slots};
 use crate::downstairs::{CHUNK_BLOCKS, chunk_span};
 use crate::geometry::{BlockNumber, BlockSpan};
 use crate::lineage::Mark;
@@ -23,12 +23,21 @@ pub(crate) struct RepairId {
     number: u64,
 }
 
+/// Requests of guests in a tick up to which a repair takes its full rate.
+const IDLE_REQUESTS: u64 = 4;
+/// Blocks between two that are copied which are read with them: a question costs more.
+const GAP_MAX: usize = 3;
+/// Bytes that a read of the source is counted with besides its blocks.
+const PART_COST: i64 = 4 << 10;
+
 /// What is known of a chunk that is compared.
 #[derive(Debug, Default)]
 struct ComparedChunk {
     source: Option<Vec<BlockVersion>>,
     target: Option<Vec<BlockVersion>>,
-    /// The blocks that were read from the source, and which of them are to be copied.
+    /// The blocks that are to be copied and were not asked for.
+    wanted: Vec<bool>,
+    /// The blocks that are read from the source, and which of them are to be copied.
     copied: Option<(BlockSpan, Vec<bool>)>,
     /// Replicas that delivered a damaged copy.
     bad: BTreeSet<usize>,
@@ -185,8 +194,14 @@ impl Upstairs {
         self.repairs.get_mut(&id.target).filter(|it| it.id == id)
     }
 
+    /// Bytes that a repair may copy in a tick.
     fn budget(&self) -> i64 {
-        (self.options.repair_rate as f64 * self.options.tick.as_secs_f64()) as i64
+        let rate = if self.is_busy {
+            self.options.repair_rate_busy
+        } else {
+            self.options.repair_rate
+        };
+        (rate as f64 * self.options.tick.as_secs_f64()) as i64
     }
 
     /// Begins to copy the next snapshot, or the volume.
@@ -252,6 +267,9 @@ impl Upstairs {
 
     /// Begins and continues repairs; called by every tick.
     pub(super) fn step_repairs(&mut self, now: Time, out: &mut Outputs) {
+        let done = self.done.iter().sum();
+        let before = std::mem::replace(&mut self.done_at_tick, done);
+        self.is_busy = done - before > IDLE_REQUESTS;
         let budget = self.budget();
         for at in 0..self.mirrors.len() {
             if self.mirrors[at].state != MirrorState::Repairing {
@@ -374,7 +392,6 @@ impl Upstairs {
     ) {
         let since = self.first_generation();
         let span = chunk_span(&self.options.geometry, chunk);
-        let block_length = self.options.geometry.block_length;
         let target = id.target;
         let Some(repair) = self.repair(id) else {
             return;
@@ -400,22 +417,41 @@ impl Upstairs {
         let is_wanted = |(good, here): (&BlockVersion, &BlockVersion)| {
             good != here && (is_snapshot || here.generation < since || good > here)
         };
-        let wanted: Vec<bool> = source.iter().zip(there).map(is_wanted).collect();
-        let first = wanted.iter().position(|it| *it);
-        let last = wanted.iter().rposition(|it| *it);
-        let (Some(first), Some(last)) = (first, last) else {
-            repair.compared.remove(&chunk);
-            self.step_repair(now, target, out);
+        compared.wanted = source.iter().zip(there).map(is_wanted).collect();
+        self.copy_part(now, id, chunk, out);
+    }
+
+    /// Reads the next blocks of a chunk that are to be copied, or ends the chunk. Random writes leave few of them far apart, so what
+    /// is between them is not read, unless it is little.
+    fn copy_part(&mut self, now: Time, id: RepairId, chunk: u64, out: &mut Outputs) {
+        let span = chunk_span(&self.options.geometry, chunk);
+        let block_length = self.options.geometry.block_length;
+        let Some(repair) = self.repair(id) else {
             return;
         };
+        let Some(compared) = repair.compared.get_mut(&chunk) else {
+            return;
+        };
+        let Some(first) = compared.wanted.iter().position(|it| *it) else {
+            repair.compared.remove(&chunk);
+            self.step_repair(now, id.target, out);
+            return;
+        };
+        let mut end = first + 1;
+        while let Some(gap) = compared.wanted[end..].iter().position(|it| *it)
+            && gap <= GAP_MAX
+        {
+            end += gap + 1;
+        }
         let part = BlockSpan {
             first: BlockNumber(span.first.0 + first as u64),
-            count: (last - first + 1) as u32,
+            count: (end - first) as u32,
         };
-        compared.copied = Some((part, wanted[first..=last].to_vec()));
+        compared.copied = Some((part, compared.wanted[first..end].to_vec()));
+        compared.wanted[first..end].fill(false);
         let what = (part, repair.map.clone());
         let source = repair.source;
-        repair.budget -= i64::from(part.count) * i64::from(block_length);
+        repair.budget -= i64::from(part.count) * i64::from(block_length) + PART_COST;
         self.ask_slots(now, source, Asker::Copy { repair: id, chunk }, what, out);
     }
 
@@ -498,20 +534,22 @@ impl Upstairs {
                         first: BlockNumber(span.first.0 + at as u64),
                         count: run as u32,
                     },
-                    slots: slots[at..at + run]
-                        .iter()
-                        .flat_map(|it| it.bytes)
-                        .copied()
-                        .collect(),
+                    slots: bytes_of(&slots[at..at + run]),
                 };
                 self.mirrors[target].repairs[1] += run as u64;
                 self.send_numbered(now, target, Sent::Copy(Arc::new(copied)), out);
             }
             at += run.max(1);
         }
-        if let Some(repair) = self.repairs.get_mut(&target) {
-            repair.compared.remove(&chunk);
-        }
-        self.step_repair(now, target, out);
+        self.copy_part(now, id, chunk, out);
     }
+}
+
+/// The bytes of slots, back to back.
+fn bytes_of(slots: &[BlockSlot<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(slots.iter().map(|it| it.bytes.len()).sum());
+    for slot in slots {
+        bytes.extend_from_slice(slot.bytes);
+    }
+    bytes
 }

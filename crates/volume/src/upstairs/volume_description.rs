@@ -1,7 +1,7 @@
 //! The description of an upstairs for its status page and metrics.
 
 use crate::guest::GuestRequest;
-use crate::status::MirrorState;
+use crate::status::{MirrorState, StageStatus};
 use crate::upstairs::Upstairs;
 use crate::upstairs::activation::ActivationPhase;
 use crate::upstairs::live_repair::Repair;
@@ -88,6 +88,32 @@ impl Upstairs {
         self.describe_stream(sheet);
         self.describe_mirrors(now, sheet);
         self.describe_sweeps(sheet);
+    }
+
+    /// The stages that have been reached, and how long they took.
+    pub(super) fn stage_status(&self) -> Vec<StageStatus> {
+        let figures = &self.figures;
+        let requests = KINDS.iter().zip(&figures.replied);
+        let requests = requests.map(|(kind, times)| (format!("{kind} request"), times));
+        let stages = [
+            ("encryption by a job", &figures.sealed),
+            ("decryption by a job", &figures.opened),
+            ("read of a replica", &figures.answered),
+            ("flush on a quorum", &figures.flushed),
+        ];
+        let stages = stages.map(|(name, times)| (name.to_owned(), times));
+        let mirrors = self.mirrors.iter();
+        let acks = mirrors.map(|it| (format!("write or flush of {}", it.node), &it.acks));
+        let all = requests.chain(stages).chain(acks);
+        let reached = all.filter(|(_, times)| times.count() > 0);
+        let status = |(name, times): (String, &DurationHistogram)| StageStatus {
+            name,
+            count: times.count(),
+            p50: times.quantile(0.5),
+            p99: times.quantile(0.99),
+            max: times.max(),
+        };
+        reached.map(status).collect()
     }
 
     fn describe_sweeps(&self, sheet: &mut StatusSheet) {
