@@ -34,6 +34,8 @@ mod process;
 mod scratch;
 #[path = "servers/volume.rs"]
 mod volume;
+#[path = "servers/volume_tls.rs"]
+mod volume_tls;
 #[path = "servers/wire.rs"]
 mod wire;
 

@@ -10,14 +10,16 @@ mod load_target;
 mod map_benchmark;
 mod store_processes;
 
-use crate::credentials::{Credentials, TLS_CA, TLS_CERT, TLS_KEY};
+use crate::credentials::Credentials;
 use crate::tools::{StoreSession, addresses};
 use closed_loop::{LoadEvent, LoadOptions, fill, run_load};
 use experiments::{EXPERIMENTS, ExperimentProcedure};
 use load_figures::{LoadFigures, SUMMARY_COLUMNS, WINDOW_COLUMNS, throughput_svg};
 use load_target::LoadTarget;
 use seatrial_generator::KeyDistribution;
-use seatrial_suite::{SuiteError, SuiteTool, ToolExit, ToolOption, ToolSetup};
+use seatrial_suite::{
+    SuiteError, SuiteTool, TLS_CA, TLS_CERT, TLS_KEY, ToolExit, ToolOption, ToolSetup,
+};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use store_processes::{NodeProgram, StoreProcesses};

@@ -42,19 +42,19 @@ const KEY_FILE: ToolOption = ToolOption {
     default: None,
 };
 const TLS_CERT: ToolOption = ToolOption {
-    name: crate::credentials::TLS_CERT,
+    name: seatrial_suite::TLS_CERT,
     value_name: Some("FILE"),
     about: "Certificate of this client in PEM; connections use TLS",
     default: None,
 };
 const TLS_KEY: ToolOption = ToolOption {
-    name: crate::credentials::TLS_KEY,
+    name: seatrial_suite::TLS_KEY,
     value_name: Some("FILE"),
     about: "Private key of the certificate, in PEM",
     default: None,
 };
 const TLS_CA: ToolOption = ToolOption {
-    name: crate::credentials::TLS_CA,
+    name: seatrial_suite::TLS_CA,
     value_name: Some("FILE"),
     about: "Certificate of the authority that signs those of nodes and clients",
     default: None,

@@ -58,6 +58,7 @@ mod option;
 mod setup;
 mod simulation;
 mod store_request;
+mod tls_files;
 mod tool;
 
 pub use node_addresses::parse_node_addresses;
@@ -72,6 +73,7 @@ pub use store_request::{
     DataRequest, DataStore, STORE_WORKLOADS, STORE_WORKLOADS_WITHOUT_LOCKS, StoreAnswer,
     StoreClient, StoreRefusal,
 };
+pub use tls_files::{TLS_CA, TLS_CERT, TLS_KEY, read_tls};
 pub use tool::{SuiteTool, ToolArgument, ToolExit, ToolOption, ToolSetup, find_tool};
 
 use seatrial_check::{UnknownName, for_workload};

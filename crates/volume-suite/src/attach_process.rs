@@ -2,20 +2,17 @@
 
 use crate::control_socket;
 use crate::nbd_server::{NbdAddress, NbdLimits, NbdServer, NbdSocket};
-use crate::parent_export::ParentExport;
-use crate::replica_process::PROTOCOL;
+use crate::owner_machine::{OwnerSettings, owner_machine};
 use crate::volume_calls::VolumeCalls;
 use crate::volume_file::VolumeFile;
-use seatrial_host::{
-    Cluster, GuestOptions, PeerLimits, PeerOptions, StatusListener, random_bytes, serve_guest,
-    terminated,
-};
+use seatrial_host::{serve_guest, terminated};
 use seatrial_suite::{Report, SuiteError};
 use seatrial_volume::nbd::NbdExport;
 use seatrial_volume::{
-    Geometry, GuestError, GuestReply, GuestRequest, MirrorStatus, REPLICA_MESSAGE_MAX, SweepKind,
-    Upstairs, UpstairsOptions, VolumeStatus,
+    Geometry, GuestError, GuestReply, GuestRequest, MirrorStatus, SweepKind, Upstairs, VolumeStatus,
 };
+use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -25,17 +22,17 @@ pub(crate) struct AttachProcess {
     pub(crate) file: VolumeFile,
     pub(crate) nbd: NbdAddress,
     pub(crate) is_read_only: bool,
-    /// Serves the status page.
-    pub(crate) http: Option<StatusListener>,
-    /// Bytes of writes that are not durable yet; NBD may have as much in flight again, four times.
-    pub(crate) memory: usize,
+    /// NBD may have four times as many bytes in flight as there may be writes that are not durable.
+    pub(crate) settings: OwnerSettings,
 }
 
-/// Why the process ends by itself.
+/// Why the process ends with an error.
 #[derive(Clone, Default)]
 struct EndReason {
     reason: Arc<Mutex<Option<String>>>,
     changed: Arc<Notify>,
+    /// Is the volume given up? Then it is not activated again.
+    is_detaching: Arc<AtomicBool>,
 }
 
 impl EndReason {
@@ -53,67 +50,38 @@ impl EndReason {
 
 /// Interval of asking whether the volume is still active.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// Time limit of the last flush, which needs a quorum.
+const DETACH_MAX: Duration = Duration::from_secs(10);
 /// Time without an activation after which the state of the replicas is reported.
 const REPORT_AFTER: Duration = Duration::from_secs(2);
 
 impl AttachProcess {
     /// Attaches and serves until SIGTERM or Ctrl-C, or until another upstairs takes the volume over.
     pub(crate) fn run(self, report: Report) -> Result<(), SuiteError> {
-        let file = &self.file;
-        let nodes = file.nodes();
-        let upstairs = u128::from_le_bytes(random_bytes()?).max(1);
-        let mut options = UpstairsOptions::new(
-            file.geometry,
-            file.key()?,
-            nodes.keys().copied().collect(),
-            upstairs,
-        );
-        options.quorum = file.quorum;
-        options.retained_bytes_max = self.memory;
-        if let Some(parent) = file.parent.clone() {
-            options.parent = Some(Arc::new(ParentExport::new(parent, file.geometry.bytes())));
-        }
-        let control = control_socket::path_of(&file.folder);
+        let (machine, guest) = owner_machine(&self.file, &self.settings)?;
+        let control = control_socket::path_of(&self.file.folder);
         let (calls, callers) = VolumeCalls::new::<Upstairs>();
-        let guest = GuestOptions {
-            message_length_max: REPLICA_MESSAGE_MAX,
-            protocol: PROTOCOL,
-            key: Some(file.link_key()?),
-            peers: PeerOptions {
-                cluster: Some(Cluster {
-                    id: file.cluster(),
-                    node: Cluster::GUEST,
-                    addresses: nodes,
-                }),
-                limits: PeerLimits {
-                    // The machine bounds what it sends; a message that is dropped is sent again.
-                    queue_bytes_max: 4 * self.memory,
-                    // A replica that was away for a moment is back a moment later.
-                    retry_max: Duration::from_millis(300),
-                    ..PeerLimits::default()
-                },
-                ..PeerOptions::default()
-            },
-            http: self.http.clone(),
-            tls: None,
-        };
         let reason = EndReason::default();
-        let (ended, signalled) = (reason.clone(), reason.changed.clone());
+        let (ended, stopping, detaching) = (reason.clone(), reason.clone(), calls.clone());
         let ready = move || {
-            let ended = reason.clone();
             tokio::spawn(async move {
-                if let Err(error) = self.serve(calls, &control, report).await {
-                    ended.end(error.to_string());
+                if let Err(error) = self.serve(calls, &control, &reason, report).await {
+                    reason.end(error.to_string());
                 }
             });
         };
         let stop = async {
             tokio::select! {
-                () = terminated() => report(format_args!("detaching")),
-                () = signalled.notified() => {}
+                () = terminated() => {
+                    report(format_args!("detaching"));
+                    stopping.is_detaching.store(true, Ordering::Relaxed);
+                    if let Err(reason) = detach(&detaching).await {
+                        stopping.end(reason);
+                    }
+                }
+                () = stopping.changed.notified() => {}
             }
         };
-        let machine = Upstairs::new(options);
         serve_guest(
             guest,
             machine,
@@ -130,6 +98,7 @@ impl AttachProcess {
         self,
         calls: VolumeCalls,
         control: &std::path::Path,
+        reason: &EndReason,
         report: Report,
     ) -> Result<(), SuiteError> {
         // One upstairs for a folder: a second one would only take the volume from the first.
@@ -152,7 +121,7 @@ impl AttachProcess {
             snapshot: None,
         };
         let limits = NbdLimits {
-            bytes_max: 4 * self.memory,
+            bytes_max: 4 * self.settings.memory,
             ..NbdLimits::default()
         };
         let nbd = &self.nbd;
@@ -165,14 +134,38 @@ impl AttachProcess {
         tokio::select! {
             () = server.run(socket) => {}
             () = control.serve(&calls, &address, &self.file) => {}
-            lost = watch(&calls, &self.file, report) => lost?,
+            lost = watch(&calls, &self.file, reason, report) => lost?,
         }
         Ok(())
     }
 }
 
+/// Gives the volume up: the last writes become durable on a quorum first. The error says what may be lost.
+async fn detach(calls: &VolumeCalls) -> Result<(), String> {
+    let closed = tokio::select! {
+        closed = tokio::time::timeout(DETACH_MAX, calls.call(GuestRequest::Deactivate)) => closed,
+        // A second signal does not wait.
+        () = terminated() => tokio::time::timeout(Duration::ZERO, pending()).await,
+    };
+    match closed {
+        // Without an activation there are no writes.
+        Ok(Some(GuestReply::Done | GuestReply::Failed(GuestError::Inactive)) | None) => Ok(()),
+        Ok(Some(GuestReply::Failed(error))) => Err(error.to_string()),
+        Ok(Some(_)) => unreachable!("a volume that is given up replies with no data"),
+        Err(_) => {
+            let status = match calls.call(GuestRequest::Status).await {
+                Some(GuestReply::Status(status)) => replicas_text(&status),
+                _ => String::new(),
+            };
+            Err(format!(
+                "the last writes are not durable on a quorum and may be lost: {status}"
+            ))
+        }
+    }
+}
+
 /// Activates the volume; meanwhile reports what the replicas lack.
-async fn activate(calls: &VolumeCalls, report: Report) -> Result<(), SuiteError> {
+pub(crate) async fn activate(calls: &VolumeCalls, report: Report) -> Result<(), SuiteError> {
     let begun = Instant::now();
     let mut reported = String::new();
     loop {
@@ -233,7 +226,12 @@ fn replicas_text(status: &VolumeStatus) -> String {
 
 /// Reports when replicas change their state; activates again when the volume has become inactive. Fails when it cannot be used
 /// any more.
-async fn watch(calls: &VolumeCalls, file: &VolumeFile, report: Report) -> Result<(), SuiteError> {
+async fn watch(
+    calls: &VolumeCalls,
+    file: &VolumeFile,
+    reason: &EndReason,
+    report: Report,
+) -> Result<(), SuiteError> {
     let mut reported = String::new();
     loop {
         let Some(GuestReply::Status(status)) = calls.call(GuestRequest::Status).await else {
@@ -244,7 +242,7 @@ async fn watch(calls: &VolumeCalls, file: &VolumeFile, report: Report) -> Result
             report(format_args!("{text}"));
             reported = text;
         }
-        if !status.is_active {
+        if !status.is_active && !reason.is_detaching.load(Ordering::Relaxed) {
             activate(calls, report).await?;
         }
         forget_unneeded(&status, file, report)?;

@@ -3,11 +3,13 @@
 use crate::control_socket::ask_attached;
 use crate::nbd_client::{ClientCommand, NbdClient};
 use crate::nbd_server::NbdAddress;
+use crate::ownership_bench::{TwinFigures, TwinRun, measure_twin};
 use crate::volume_bench::{
-    BenchCost, CSV, CSV_HEAD, DEPTH, HEAD, LENGTHS, TIME, WORKLOADS, measure, runs, write_csv,
+    BenchCost, BenchWorkload, CSV, CSV_HEAD, DEPTH, HEAD, LENGTHS, TIME, WORKLOADS, measure, runs,
+    write_csv,
 };
 use crate::volume_file::{VolumeFile, parse_size};
-use crate::volume_tools::make_volume;
+use crate::volume_tools::{INLINE, make_volume};
 use seatrial_host::random_bytes;
 use seatrial_suite::{SuiteError, SuiteTool, ToolExit, ToolOption, ToolSetup};
 use seatrial_volume::{Geometry, VolumeId};
@@ -37,10 +39,20 @@ const DATA: ToolOption = ToolOption {
     default: Some("a temporary one"),
 };
 
+const TWINS: ToolOption = ToolOption {
+    name: "twins",
+    value_name: None,
+    about: "Measure twins inside this process: one owner or a shared lock, encryption in its turn or beside it",
+    default: None,
+};
+
 const NOTES: &str = "Starts replicas and an attach as processes of this machine, writes the whole volume once, then measures each workload \
-with each length. CPU is that of attach and of all replicas together, in microseconds for one operation; memory is the most that \
-attach held. On one machine they share its processors and its disk.\n\
-Example: seatrial bench volume --time 3\n\
+with each length. CPU is that of attach and of all replicas together, in microseconds for one operation, and of it the part of each kind \
+of thread: of attach its machine with its sockets, and encryption; of the replicas their machines with their sockets, their logs, and \
+reads. Memory is the most that attach held. On one machine they share its processors and its disk.\n\
+--twins has no processes, sockets or disks: random writes to machines that threads of this process drive, either one thread that owns the \
+machine of the volume, or all threads that have an input for it, behind a lock.\n\
+Example: seatrial bench volume --time 3 --workloads random-write,random-read\n\
 Exit status: 0 measured, 254 error (usage, input, a process ended).";
 
 /// `seatrial bench volume`.
@@ -48,7 +60,9 @@ pub(crate) static BENCH_VOLUME: SuiteTool = SuiteTool {
     name: "volume",
     about: "Measure a volume with its replicas on this machine",
     arguments: &[],
-    options: &[&[WORKLOADS, LENGTHS, DEPTH, TIME, SIZE, REPLICAS, DATA, CSV]],
+    options: &[&[
+        WORKLOADS, LENGTHS, DEPTH, TIME, SIZE, REPLICAS, INLINE, DATA, TWINS, CSV,
+    ]],
     notes: NOTES,
     run: bench_volume,
 };
@@ -78,10 +92,11 @@ impl Drop for BenchProcesses {
 }
 
 impl BenchProcesses {
-    fn start(file: VolumeFile) -> Result<BenchProcesses, SuiteError> {
+    fn start(file: VolumeFile, inline: &str) -> Result<BenchProcesses, SuiteError> {
         make_volume(&file)?;
         let socket = format!("unix:{}", socket_of(&file.folder).display());
-        let owner = spawn(&file.folder, "attach", &["--nbd", &socket])?;
+        let words = ["--nbd", &socket, "--inline", inline];
+        let owner = spawn(&file.folder, "attach", &words)?;
         let mut processes = BenchProcesses {
             owner,
             replicas: Vec::new(),
@@ -118,9 +133,10 @@ impl BenchProcesses {
     }
 
     /// Processor time of the owner, and of all replicas, since their starts.
-    fn cpu(&self) -> [Duration; 2] {
-        let replicas = self.replicas.iter().map(cpu_of).sum();
-        [cpu_of(&self.owner), replicas]
+    fn cpu(&self) -> [ThreadTimes; 2] {
+        let replicas = self.replicas.iter().map(ThreadTimes::of);
+        let replicas = replicas.reduce(ThreadTimes::plus).unwrap_or_default();
+        [ThreadTimes::of(&self.owner), replicas]
     }
 
     /// Most memory that the owner held, in bytes.
@@ -154,14 +170,67 @@ fn spawn(folder: &Path, command: &str, words: &[&str]) -> Result<Child, SuiteErr
     Ok(child)
 }
 
-/// User and system time of a process; resolution 10 ms. Zero where there is no `/proc`.
-fn cpu_of(child: &Child) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
-    // The second field may contain spaces, but ends with the last parenthesis; times are the 14th and 15th.
-    let after = stat.rsplit_once(')').map_or("", |it| it.1);
-    let ticks = after.split_whitespace().skip(11).take(2);
-    let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
-    Duration::from_millis(ticks * 1_000 / TICKS_PER_SECOND)
+/// Processor time of a process by its threads. Zeros where there is no `/proc`.
+#[derive(Clone, Copy, Debug, Default)]
+struct ThreadTimes {
+    /// All of it, also of threads that have ended; resolution 10 ms.
+    all: Duration,
+    /// The thread that drives the machine, with its sockets.
+    machine: Duration,
+    /// The thread that writes the log.
+    log: Duration,
+    /// Threads of jobs: encryption, reads.
+    jobs: Duration,
+}
+
+impl ThreadTimes {
+    fn of(child: &Child) -> ThreadTimes {
+        let folder = PathBuf::from(format!("/proc/{}", child.id()));
+        let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+        let stat = read(folder.join("stat"));
+        // The second field may contain spaces, but ends with the last parenthesis; times are the 14th and 15th.
+        let after = stat.rsplit_once(')').map_or("", |it| it.1);
+        let ticks = after.split_whitespace().skip(11).take(2);
+        let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
+        let mut times = ThreadTimes {
+            all: Duration::from_millis(ticks * 1_000 / TICKS_PER_SECOND),
+            ..ThreadTimes::default()
+        };
+        let main = child.id().to_string();
+        let threads = std::fs::read_dir(folder.join("task")).into_iter().flatten();
+        for thread in threads.flatten() {
+            let ran = read(thread.path().join("schedstat"));
+            let ran = ran.split_whitespace().next().and_then(|it| it.parse().ok());
+            let ran = Duration::from_nanos(ran.unwrap_or(0));
+            let part = if thread.file_name() == *main {
+                &mut times.machine
+            } else if read(thread.path().join("comm")).starts_with("disk ") {
+                &mut times.log
+            } else {
+                &mut times.jobs
+            };
+            *part += ran;
+        }
+        times
+    }
+
+    fn plus(self, other: ThreadTimes) -> ThreadTimes {
+        ThreadTimes {
+            all: self.all + other.all,
+            machine: self.machine + other.machine,
+            log: self.log + other.log,
+            jobs: self.jobs + other.jobs,
+        }
+    }
+
+    fn since(self, before: ThreadTimes) -> ThreadTimes {
+        ThreadTimes {
+            all: self.all.saturating_sub(before.all),
+            machine: self.machine.saturating_sub(before.machine),
+            log: self.log.saturating_sub(before.log),
+            jobs: self.jobs.saturating_sub(before.jobs),
+        }
+    }
 }
 
 /// The volume to measure, with addresses that are free now.
@@ -194,6 +263,7 @@ fn described(setup: &ToolSetup<'_>) -> Result<VolumeFile, SuiteError> {
         },
         quorum: count / 2 + 1,
         replicas,
+        needs_tls: false,
         key_check: None,
         parent: None,
     };
@@ -218,27 +288,62 @@ fn fill(client: &mut NbdClient) -> io::Result<()> {
 }
 
 fn bench_volume(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
+    if setup.has(TWINS.name) {
+        return bench_twins(setup);
+    }
     let runs = runs(setup, true, "4KiB,1MiB,4MiB")?;
-    let mut processes = BenchProcesses::start(described(setup)?)?;
+    let inline = setup.text(INLINE.name)?.unwrap_or("8KiB");
+    let mut processes = BenchProcesses::start(described(setup)?, inline)?;
     processes.await_active()?;
     let address = NbdAddress::Unix(socket_of(&processes.file.folder));
     let failed = |error: io::Error| format!("{address}: {error}");
     fill(&mut NbdClient::connect(&address).map_err(failed)?).map_err(failed)?;
     let mut text = CSV_HEAD.to_owned();
-    (setup.print)(format_args!("{HEAD}  attach CPU  replica CPU  attach MiB"));
+    (setup.print)(format_args!("{HEAD}{}", BenchCost::HEAD));
     for run in runs {
         let mut client = NbdClient::connect(&address).map_err(failed)?;
         let before = processes.cpu();
         let mut figures = measure(&mut client, run).map_err(failed)?;
         let after = processes.cpu();
+        let [owner, replicas] = [0, 1].map(|at| after[at].since(before[at]));
         figures.cost = Some(BenchCost {
-            owner: after[0].saturating_sub(before[0]),
-            replicas: after[1].saturating_sub(before[1]),
+            owner: owner.all,
+            replicas: replicas.all,
+            parts: [
+                owner.machine,
+                owner.jobs,
+                replicas.machine,
+                replicas.log,
+                replicas.jobs,
+            ],
             owner_memory: processes.memory(),
         });
         (setup.print)(format_args!("{}", figures.line()));
         text.push_str(&figures.csv());
     }
     write_csv(setup, &text)?;
+    Ok(ToolExit::Done)
+}
+
+/// Measures the twins with each length.
+fn bench_twins(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
+    let writes = runs(setup, true, "4KiB,1MiB,4MiB")?.into_iter();
+    let writes = writes.filter(|it| it.workload == BenchWorkload::RandomWrite);
+    (setup.print)(format_args!("{}", TwinFigures::HEAD));
+    for run in writes {
+        if !run.length.is_multiple_of(4_096) {
+            return Err(format!("{} bytes are no whole blocks of 4096", run.length).into());
+        }
+        for (is_shared, is_inline) in [(false, true), (false, false), (true, true), (true, false)] {
+            let figures = measure_twin(TwinRun {
+                is_shared,
+                is_inline,
+                length: run.length,
+                depth: run.depth,
+                time: run.time,
+            })?;
+            (setup.print)(format_args!("{}", figures.line()));
+        }
+    }
     Ok(ToolExit::Done)
 }

@@ -8,7 +8,9 @@ use crate::volume_calls::VolumeCalls;
 use crate::volume_file::VolumeFile;
 use seatrial_machine::NodeId;
 use seatrial_suite::SuiteError;
-use seatrial_volume::{GuestReply, GuestRequest, MirrorStatus, SweepStatus, VolumeStatus};
+use seatrial_volume::{
+    GuestReply, GuestRequest, MirrorStatus, StageStatus, SweepStatus, VolumeStatus,
+};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -161,7 +163,20 @@ fn status_json(status: &VolumeStatus, nbd: &NbdAddress) -> Value {
         "snapshots": status.snapshots,
         "key": status.epoch.0,
         "earlier_keys": status.epoch.1,
+        "stages": status.stages.iter().map(stage_json).collect::<Vec<Value>>(),
         "sweeps": status.sweeps.iter().map(sweep_json).collect::<Vec<Value>>(),
+    })
+}
+
+/// Durations in microseconds.
+fn stage_json(stage: &StageStatus) -> Value {
+    let micros = |it: Duration| it.as_secs_f64() * 1e6;
+    json!({
+        "name": stage.name,
+        "count": stage.count,
+        "p50_us": micros(stage.p50),
+        "p99_us": micros(stage.p99),
+        "max_us": micros(stage.max),
     })
 }
 

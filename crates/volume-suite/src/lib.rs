@@ -7,12 +7,13 @@
 //!
 //! # Reading order
 //!
-//! `lib.rs`, `volume_tools.rs` (commands), `volume_file.rs` (a volume's description and keys), `attach_process.rs` and
-//! `replica_process.rs` (processes), `volume_calls.rs` (requests of this process and their replies), `nbd_server.rs`
+//! `lib.rs`, `volume_tools.rs` (commands), `volume_file.rs` (a volume's description and keys), `attach_process.rs`,
+//! `owner_machine.rs` and `replica_process.rs` (processes), `volume_calls.rs` (requests of this process and their replies), `nbd_server.rs`
 //! (sockets, bounds), `nbd_connection.rs` (one client), `control_socket.rs` (commands to an attached volume),
 //! `sweep_tools.rs` (clones, keys, repair), `parent_export.rs` (the parent of a clone), `offline_tools.rs` (commands on
-//! folders), `volume_bench.rs`, `bench_processes.rs` and `nbd_client.rs` (rates and latencies). Tests: `disk_workload.rs`
-//! (operations), `volume_world.rs` (simulated), `volume_processes.rs`, `volume_node.rs` and `volume_clients.rs` (real).
+//! folders), `volume_bench.rs`, `bench_processes.rs`, `native_bench.rs`, `ownership_bench.rs` and `nbd_client.rs`
+//! (rates and latencies). Tests: `disk_workload.rs`
+//! (operations), `volume_world.rs` and `volume_upkeep.rs` (simulated), `volume_processes.rs`, `volume_node.rs` and `volume_clients.rs` (real).
 //!
 //! # What is absent
 //!
@@ -24,10 +25,13 @@ mod attach_process;
 mod bench_processes;
 mod control_socket;
 mod disk_workload;
+mod native_bench;
 mod nbd_client;
 mod nbd_connection;
 mod nbd_server;
 mod offline_tools;
+mod owner_machine;
+mod ownership_bench;
 mod parent_export;
 mod replica_process;
 mod sweep_tools;
@@ -38,6 +42,7 @@ mod volume_file;
 mod volume_node;
 mod volume_processes;
 mod volume_tools;
+mod volume_upkeep;
 mod volume_world;
 
 use disk_workload::DISK;
@@ -67,7 +72,7 @@ pub struct Volume;
 
 /// The bugs that can be planted, and the number of seeds within which `sim volume` must find each. (Three more
 /// are found by the crate's own tests: an assertion, a replica that lies, and replicas that are compared with each other.)
-const BUGS: [PlantedBug; 9] = [
+const BUGS: [PlantedBug; 11] = [
     planted(
         VolumeBug::FlushAtOneCopy,
         "a flush is acknowledged by one replica",
@@ -76,7 +81,7 @@ const BUGS: [PlantedBug; 9] = [
     planted(
         VolumeBug::MissingSync,
         "a flush is acknowledged before its sync",
-        20,
+        1_000,
     ),
     planted(
         VolumeBug::ShortWriteOvertakes,
@@ -112,6 +117,16 @@ const BUGS: [PlantedBug; 9] = [
         VolumeBug::ReadOvertakesWrite,
         "a read does not wait for the writes before it",
         10,
+    ),
+    planted(
+        VolumeBug::FillOverwrites,
+        "filling a clone overwrites newer writes",
+        100,
+    ),
+    planted(
+        VolumeBug::RekeyWithoutLock,
+        "sealing with a new key overwrites newer writes",
+        100,
     ),
 ];
 

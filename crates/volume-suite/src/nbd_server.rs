@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::Semaphore;
 
 /// Where an NBD server listens.
@@ -177,6 +177,14 @@ struct AttachedClients {
     outputs: Vec<NbdOutput>,
 }
 
+/// Accepts a client whose short replies are sent at once: the kernel would keep one back until the client has acknowledged
+/// the one before, which takes 40 ms.
+async fn accept_tcp(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (stream, from) = listener.accept().await?;
+    let _ = stream.set_nodelay(true); // only a matter of latency
+    Ok((stream, from))
+}
+
 impl NbdServer {
     /// A server of the volume behind `calls`, of which there is one.
     pub fn new(export: NbdExport, limits: NbdLimits, calls: VolumeCalls) -> NbdServer {
@@ -208,8 +216,7 @@ impl NbdServer {
     pub async fn run(&self, socket: NbdSocket) {
         loop {
             let accepted = match &socket.listener {
-                NbdListener::Tcp(listener) => listener.accept().await.map(|(stream, from)| {
-                    let _ = stream.set_nodelay(true); // only a matter of latency
+                NbdListener::Tcp(listener) => accept_tcp(listener).await.map(|(stream, from)| {
                     let (reading, writing) = stream.into_split();
                     self.accept(from.to_string(), reading, writing);
                 }),
@@ -329,5 +336,20 @@ impl SharedServer {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn short_replies_are_not_delayed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = TcpStream::connect(address).await.unwrap();
+        assert!(!client.nodelay().unwrap(), "it is not the default");
+        let (accepted, _) = accept_tcp(&listener).await.unwrap();
+        assert!(accepted.nodelay().unwrap());
     }
 }

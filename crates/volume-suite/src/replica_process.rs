@@ -2,7 +2,8 @@
 
 use crate::volume_file::VolumeFile;
 use seatrial_host::{
-    Cluster, HostLimits, PeerOptions, Protocol, ServeOptions, StatusListener, serve, terminated,
+    Cluster, HostLimits, PeerOptions, Protocol, ServeOptions, StatusListener, TlsCredentials,
+    serve, terminated,
 };
 use seatrial_machine::{DataFolder, NodeId};
 use seatrial_suite::{Report, SuiteError};
@@ -25,6 +26,8 @@ pub(crate) struct ReplicaProcess {
     pub(crate) data: PathBuf,
     pub(crate) listen: SocketAddr,
     pub(crate) http: Option<StatusListener>,
+    /// Certificates of this replica and of its owners.
+    pub(crate) tls: Option<TlsCredentials>,
 }
 
 /// Bound of a replica's connections in bytes. One upstairs may ask for as many bytes as its guests have in flight, and all
@@ -40,6 +43,7 @@ impl ReplicaProcess {
             data,
             listen,
             http,
+            tls,
         } = self;
         let within = HostLimits::within(LIMITS_MEMORY);
         let options = ServeOptions {
@@ -63,7 +67,7 @@ impl ReplicaProcess {
                 ..PeerOptions::default()
             },
             http,
-            tls: None,
+            tls,
             clock: None,
         };
         let boot = |data: &DataFolder| {

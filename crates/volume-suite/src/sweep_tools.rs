@@ -4,7 +4,7 @@ use crate::control_socket::{ask_attached, ask_if_attached};
 use crate::nbd_server::NbdAddress;
 use crate::volume_file::{VolumeFile, ring_of};
 use crate::volume_tools::{
-    ADDRESSES, REPLICAS, VOLUME, make_volume, new_addresses, print_commands, volume,
+    ADDRESSES, REPLICAS, TLS, VOLUME, make_volume, new_addresses, print_commands, volume,
 };
 use seatrial_host::random_bytes;
 use seatrial_suite::{SuiteError, SuiteTool, ToolArgument, ToolExit, ToolSetup};
@@ -43,7 +43,7 @@ pub(crate) const CLONE: SuiteTool = SuiteTool {
             is_required: true,
         },
     ],
-    options: &[&[REPLICAS, ADDRESSES]],
+    options: &[&[REPLICAS, ADDRESSES, TLS]],
     notes: CLONE_NOTES,
     run: clone,
 };
@@ -95,6 +95,7 @@ fn clone(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
         },
         quorum: replicas.len() / 2 + 1,
         replicas,
+        needs_tls: setup.has(TLS.name),
         key_check: None,
         parent: Some((address, format!("volume@{snapshot}"))),
     };

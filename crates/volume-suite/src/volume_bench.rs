@@ -1,13 +1,16 @@
 //! `seatrial volume bench`: rates and latencies of an attached volume, by a closed loop over NBD.
 
-use crate::control_socket::ask_attached;
+use crate::control_socket::{ask_attached, ask_if_attached};
+use crate::native_bench::measure_native;
 use crate::nbd_client::{ClientCommand, NbdClient};
 use crate::nbd_server::NbdAddress;
-use crate::volume_file::parse_size;
+use crate::owner_machine::OwnerSettings;
+use crate::volume_file::{VolumeFile, parse_size};
 use crate::volume_tools::{VOLUME, volume};
 use seatrial_machine::{Rng, unknown_name};
 use seatrial_suite::{SuiteError, SuiteTool, ToolExit, ToolOption, ToolSetup};
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pub(crate) const WORKLOADS: ToolOption = ToolOption {
@@ -34,6 +37,12 @@ pub(crate) const TIME: ToolOption = ToolOption {
     about: "Duration of each workload, 1 to 3600",
     default: Some("5"),
 };
+const NATIVE: ToolOption = ToolOption {
+    name: "native",
+    value_name: None,
+    about: "Own the volume for the measurement, without NBD; it must not be attached",
+    default: None,
+};
 const OVERWRITE: ToolOption = ToolOption {
     name: "overwrite",
     value_name: None,
@@ -57,14 +66,14 @@ pub(crate) const BENCH: SuiteTool = SuiteTool {
     name: "bench",
     about: "Measure an attached volume: rates and latencies of reads and writes",
     arguments: &[VOLUME],
-    options: &[&[WORKLOADS, LENGTHS, DEPTH, TIME, OVERWRITE, CSV]],
+    options: &[&[WORKLOADS, LENGTHS, DEPTH, TIME, NATIVE, OVERWRITE, CSV]],
     notes: NOTES,
     run: bench,
 };
 
 /// What a closed loop does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BenchWorkload {
+pub(crate) enum BenchWorkload {
     RandomRead,
     Read,
     RandomWrite,
@@ -91,8 +100,13 @@ impl BenchWorkload {
         }
     }
 
-    const fn writes(self) -> bool {
+    pub(crate) const fn writes(self) -> bool {
         !matches!(self, BenchWorkload::RandomRead | BenchWorkload::Read)
+    }
+
+    /// Is each request followed by a flush?
+    pub(crate) const fn flushes(self) -> bool {
+        matches!(self, BenchWorkload::WriteFlush)
     }
 
     const fn is_random(self) -> bool {
@@ -111,10 +125,10 @@ impl BenchWorkload {
 /// A measurement to make.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BenchRun {
-    workload: BenchWorkload,
-    length: u32,
-    depth: usize,
-    time: Duration,
+    pub(crate) workload: BenchWorkload,
+    pub(crate) length: u32,
+    pub(crate) depth: usize,
+    pub(crate) time: Duration,
 }
 
 /// The figures of a run.
@@ -135,11 +149,30 @@ pub(crate) struct BenchCost {
     pub(crate) owner: Duration,
     /// … and of all replicas.
     pub(crate) replicas: Duration,
+    /// Of the former: its machine, encryption. Of the latter: their machines, their logs, reads.
+    pub(crate) parts: [Duration; 5],
     /// Most bytes that the process that serves NBD has held.
     pub(crate) owner_memory: u64,
 }
 
+impl BenchCost {
+    /// Its columns, after [`HEAD`].
+    pub(crate) const HEAD: &'static str = "  attach CPU  replica CPU  attach MiB  attach: machine  encrypt  replicas: machine      log     read";
+}
+
 impl VolumeFigures {
+    pub(crate) fn new(run: BenchRun, elapsed: Duration, latencies: &[Duration]) -> VolumeFigures {
+        let units = |it: &Duration| (it.as_nanos() / 100).min(u128::from(u32::MAX)) as u32;
+        let mut latencies: Vec<u32> = latencies.iter().map(units).collect();
+        latencies.sort_unstable();
+        VolumeFigures {
+            run,
+            elapsed,
+            latencies,
+            cost: None,
+        }
+    }
+
     fn rate(&self) -> f64 {
         self.latencies.len() as f64 / self.elapsed.as_secs_f64()
     }
@@ -160,18 +193,21 @@ impl VolumeFigures {
         [0.5, 0.9, 0.99, 0.999, 1.0].map(|share| self.quantile(share))
     }
 
-    /// Microseconds of processor time for one operation, of the owner and of all replicas.
-    fn cost_per_operation(&self, cost: BenchCost) -> [f64; 2] {
+    /// Microseconds of processor time for one operation.
+    fn per_operation<const N: usize>(&self, cpu: [Duration; N]) -> [f64; N] {
         let operations = self.latencies.len().max(1) as f64;
-        [cost.owner, cost.replicas].map(|cpu| cpu.as_secs_f64() * 1e6 / operations)
+        cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / operations)
     }
 
     pub(crate) fn line(&self) -> String {
         let [p50, p90, p99, p999, max] = self.quantiles();
         let cost = self.cost.map_or(String::new(), |cost| {
-            let [owner, replicas] = self.cost_per_operation(cost);
+            let [owner, replicas] = self.per_operation([cost.owner, cost.replicas]);
             let memory = cost.owner_memory >> 20;
-            format!(" {owner:>11.1} {replicas:>12.1} {memory:>11}")
+            let [machine, seal, machines, log, read] = self.per_operation(cost.parts);
+            format!(
+                " {owner:>11.1} {replicas:>12.1} {memory:>11} {machine:>16.1} {seal:>8.1} {machines:>18.1} {log:>8.1} {read:>8.1}"
+            )
         });
         format!(
             "{:<12} {:>8} {:>5} {:>9.0} {:>9.1} {p50:>9.0} {p90:>9.0} {p99:>9.0} {p999:>9.0} {max:>9.0}{cost}",
@@ -185,9 +221,11 @@ impl VolumeFigures {
 
     pub(crate) fn csv(&self) -> String {
         let [p50, p90, p99, p999, max] = self.quantiles();
-        let cost = self.cost.map_or(",,".to_owned(), |cost| {
-            let [owner, replicas] = self.cost_per_operation(cost);
-            format!("{owner:.1},{replicas:.1},{}", cost.owner_memory)
+        let cost = self.cost.map_or(",,,,,,,".to_owned(), |cost| {
+            let [owner, replicas] = self.per_operation([cost.owner, cost.replicas]);
+            let parts = self.per_operation(cost.parts).map(|it| format!("{it:.1}"));
+            let parts = parts.join(",");
+            format!("{owner:.1},{replicas:.1},{},{parts}", cost.owner_memory)
         });
         format!(
             "{},{},{},{:.3},{},{:.1},{:.3},{p50:.1},{p90:.1},{p99:.1},{p999:.1},{max:.1},{cost}\n",
@@ -204,11 +242,15 @@ impl VolumeFigures {
 
 pub(crate) const HEAD: &str = "workload        bytes depth     ops/s     MiB/s    p50 us    p90 us    p99 us  p99.9 us    max us";
 pub(crate) const CSV_HEAD: &str = "workload,bytes,depth,seconds,operations,operations_per_second,mebibytes_per_second,p50_us,p90_us,p99_us,\
-p999_us,max_us,attach_cpu_us_per_operation,replicas_cpu_us_per_operation,attach_memory_bytes\n";
+p999_us,max_us,attach_cpu_us_per_operation,replicas_cpu_us_per_operation,attach_memory_bytes,attach_machine_us,attach_encryption_us,\
+replicas_machine_us,replicas_log_us,replicas_read_us\n";
 
 fn bench(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
     let file = volume(setup)?;
     let runs = runs(setup, setup.has(OVERWRITE.name), "4KiB")?;
+    if setup.has(NATIVE.name) {
+        return bench_native(setup, &file, runs);
+    }
     let status = ask_attached(&file, "status")?;
     let address = status["nbd"].as_str().and_then(NbdAddress::parse);
     let address = address.ok_or("the process that has the volume attached serves no NBD client")?;
@@ -224,6 +266,34 @@ fn bench(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
         (setup.print)(format_args!("{}", figures.line()));
         text.push_str(&figures.csv());
     }
+    write_csv(setup, &text)?;
+    Ok(ToolExit::Done)
+}
+
+/// Measures without NBD.
+fn bench_native(
+    setup: &ToolSetup<'_>,
+    file: &VolumeFile,
+    runs: Vec<BenchRun>,
+) -> Result<ToolExit, SuiteError> {
+    if ask_if_attached(file, "status")?.is_some() {
+        let shown = file.folder.display();
+        return Err(format!("{shown}: the volume is attached; --native takes it itself").into());
+    }
+    let settings = OwnerSettings {
+        memory: 64 << 20,
+        ..OwnerSettings::default()
+    };
+    let (print, text) = (setup.print, Arc::new(Mutex::new(CSV_HEAD.to_owned())));
+    print(format_args!("{HEAD}"));
+    let csv = Arc::clone(&text);
+    let take = move |figures: VolumeFigures| {
+        print(format_args!("{}", figures.line()));
+        let mut text = csv.lock().unwrap_or_else(PoisonError::into_inner);
+        text.push_str(&figures.csv());
+    };
+    measure_native(file, &settings, runs, setup.report, Box::new(take))?;
+    let text = text.lock().unwrap_or_else(PoisonError::into_inner).clone();
     write_csv(setup, &text)?;
     Ok(ToolExit::Done)
 }
@@ -279,7 +349,7 @@ pub(crate) fn runs(
 }
 
 /// Places and bytes of requests, from a seed.
-struct BenchRequests {
+pub(crate) struct BenchRequests {
     rng: Rng,
     run: BenchRun,
     /// Requests that fit the export.
@@ -289,7 +359,7 @@ struct BenchRequests {
 }
 
 impl BenchRequests {
-    fn new(run: BenchRun, bytes: u64) -> BenchRequests {
+    pub(crate) fn new(run: BenchRun, bytes: u64) -> BenchRequests {
         let mut rng = Rng::from_seed(1);
         let mut payload = Vec::new();
         if run.workload.writes() {
@@ -307,21 +377,36 @@ impl BenchRequests {
         }
     }
 
-    /// Adds the next request.
-    fn add(&mut self, client: &mut NbdClient, cookie: u64) {
+    /// Bytes of a request.
+    pub(crate) const fn length(&self) -> u32 {
+        self.run.length
+    }
+
+    /// What is written; `None`: the run reads.
+    pub(crate) fn payload(&self) -> Option<&[u8]> {
+        self.run.workload.writes().then_some(&*self.payload)
+    }
+
+    /// Where the next request begins.
+    pub(crate) fn next_offset(&mut self) -> u64 {
         let place = if self.run.workload.is_random() {
             self.rng.below(self.places)
         } else {
             self.next
         };
         self.next = (self.next + 1) % self.places;
+        place * u64::from(self.run.length)
+    }
+
+    /// Adds the next request.
+    fn add(&mut self, client: &mut NbdClient, cookie: u64) {
+        let offset = self.next_offset();
         let command = if self.run.workload.writes() {
             ClientCommand::Write
         } else {
             ClientCommand::Read
         };
         let length = self.run.length;
-        let offset = place * u64::from(length);
         client.add(command, cookie, offset, length, &self.payload);
     }
 }
@@ -357,12 +442,11 @@ pub(crate) fn measure(client: &mut NbdClient, run: BenchRun) -> io::Result<Volum
         let Some(since) = sent.get_mut(cookie) else {
             return Err(io::Error::other("a reply to no request"));
         };
-        if run.workload == BenchWorkload::WriteFlush {
+        if run.workload.flushes() {
             client.flush()?;
         }
         let now = Instant::now();
-        latencies
-            .push((now.duration_since(*since).as_nanos() / 100).min(u128::from(u32::MAX)) as u32);
+        latencies.push(now.duration_since(*since));
         if now.duration_since(begun) < run.time {
             *since = now;
             requests.add(client, cookie as u64);
@@ -374,11 +458,5 @@ pub(crate) fn measure(client: &mut NbdClient, run: BenchRun) -> io::Result<Volum
     if run.workload.writes() {
         client.flush()?;
     }
-    latencies.sort_unstable();
-    Ok(VolumeFigures {
-        run,
-        elapsed: begun.elapsed(),
-        latencies,
-        cost: None,
-    })
+    Ok(VolumeFigures::new(run, begun.elapsed(), &latencies))
 }

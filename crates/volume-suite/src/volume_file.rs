@@ -24,12 +24,13 @@ pub(crate) const LINK_KEY_NAME: &str = "link-key";
 pub(crate) const REPLICAS_MAX: usize = 5;
 
 /// Keys of the file.
-const KNOWN: [&str; 8] = [
+const KNOWN: [&str; 9] = [
     "volume",
     "block-length",
     "blocks",
     "replicas",
     "quorum",
+    "tls",
     "key-check",
     "parent",
     "parent-export",
@@ -45,6 +46,8 @@ pub(crate) struct VolumeFile {
     pub(crate) replicas: Vec<SocketAddr>,
     /// Replicas that must have a flush; more than half of them.
     pub(crate) quorum: usize,
+    /// Are connections between the owner and its replicas refused without TLS?
+    pub(crate) needs_tls: bool,
     /// What the newest key must yield; none in files of earlier versions.
     pub(crate) key_check: Option<String>,
     /// Where blocks are read that were never written: an address of NBD and the name of an export.
@@ -99,6 +102,11 @@ impl VolumeFile {
             None => replicas.len() / 2 + 1,
             Some(_) => usize::try_from(number(&table, "quorum")?).unwrap_or(usize::MAX),
         };
+        let needs_tls = match field(&table, "tls") {
+            None => false,
+            Some(DeValue::Boolean(needs)) => *needs,
+            Some(_) => return Err("`tls` must be true or false".to_owned()),
+        };
         let text = |key: &str| field(&table, key).and_then(text_of).map(str::to_owned);
         let parent = match field(&table, "parent") {
             None => None,
@@ -114,6 +122,7 @@ impl VolumeFile {
             geometry,
             replicas,
             quorum,
+            needs_tls,
             key_check: text("key-check"),
             parent,
         };
@@ -166,6 +175,9 @@ impl VolumeFile {
             let _ = writeln!(text, "    \"{address}\",");
         }
         let _ = writeln!(text, "]\nquorum = {}", self.quorum);
+        if self.needs_tls {
+            text.push_str("tls = true\n");
+        }
         if let Some(check) = &self.key_check {
             let _ = writeln!(text, "key-check = \"{check}\"");
         }
@@ -351,6 +363,7 @@ mod tests {
                 "127.0.0.1:7503".parse().unwrap(),
             ],
             quorum: 2,
+            needs_tls: true,
             key_check: Some("00ff".to_owned()),
             parent: Some((
                 NbdAddress::Unix("/parent/nbd".into()),
@@ -377,6 +390,7 @@ mod tests {
             ("quorum = 2", "quorum = 1", "more than half of 3"),
             ("quorum = 2", "quorum = 4", "more than half of 3"),
             ("quorum = 2", "size = 2", "unknown key `size`"),
+            ("tls = true", "tls = \"yes\"", "`tls` must be true or false"),
             (
                 "7503",
                 "7501",

@@ -6,14 +6,19 @@ use crate::attach_process::AttachProcess;
 use crate::control_socket::{ask_attached, parse_node};
 use crate::nbd_server::NbdAddress;
 use crate::offline_tools::{DIFF, DUMP, VERIFY};
+use crate::owner_machine::OwnerSettings;
 use crate::replica_process::ReplicaProcess;
 use crate::sweep_tools::{CLONE, REPAIR, ROTATE, sweep_line};
 use crate::volume_bench::BENCH;
 use crate::volume_file::{
     FILE_NAME, KEY_NAME, LINK_KEY_NAME, REPLICAS_MAX, VolumeFile, key_text, parse_size,
 };
-use seatrial_host::{StatusListener, create_folder, random_bytes};
-use seatrial_suite::{SuiteError, SuiteTool, ToolArgument, ToolExit, ToolOption, ToolSetup};
+use seatrial_host::{StatusListener, TlsCredentials, create_folder, random_bytes};
+use seatrial_machine::NodeId;
+use seatrial_suite::{
+    SuiteError, SuiteTool, TLS_CA, TLS_CERT, TLS_KEY, ToolArgument, ToolExit, ToolOption,
+    ToolSetup, read_tls,
+};
 use seatrial_volume::{Geometry, VolumeId};
 use serde_json::Value;
 use std::fs::OpenOptions;
@@ -51,6 +56,32 @@ pub(crate) const ADDRESSES: ToolOption = ToolOption {
     about: "Addresses of the replicas, separated by commas",
     default: Some("127.0.0.1, ports from 7501"),
 };
+pub(crate) const TLS: ToolOption = ToolOption {
+    name: "tls",
+    value_name: None,
+    about: "Refuse connections between attach and replicas without TLS; both then need --tls-cert, --tls-key and --tls-ca",
+    default: None,
+};
+const CERT: ToolOption = ToolOption {
+    name: TLS_CERT,
+    value_name: Some("FILE"),
+    about: "Certificate in PEM; a replica's has the DNS names nN (its number) and seatrial, that of attach neither",
+    default: None,
+};
+const CERT_KEY: ToolOption = ToolOption {
+    name: TLS_KEY,
+    value_name: Some("FILE"),
+    about: "Private key of the certificate, in PEM",
+    default: None,
+};
+const AUTHORITY: ToolOption = ToolOption {
+    name: TLS_CA,
+    value_name: Some("FILE"),
+    about: "Certificate of the authority that signs those of attach and all replicas, in PEM",
+    default: None,
+};
+/// Certificates of one side.
+const CERTIFICATES: &[ToolOption] = &[CERT, CERT_KEY, AUTHORITY];
 const NODE: ToolOption = ToolOption {
     name: "node",
     value_name: Some("N"),
@@ -86,6 +117,12 @@ const MEMORY: ToolOption = ToolOption {
     value_name: Some("MIB"),
     about: "Mebibytes of writes that are not durable yet, 8 to 4096; clients may have four times as much in flight",
     default: Some("64"),
+};
+pub(crate) const INLINE: ToolOption = ToolOption {
+    name: "inline",
+    value_name: Some("SIZE"),
+    about: "Encrypt requests up to this size in the volume's own thread, longer ones on other threads",
+    default: Some("8KiB"),
 };
 const HTTP: ToolOption = ToolOption {
     name: "http",
@@ -132,7 +169,7 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
             about: "The folder; created if missing",
             is_required: true,
         }],
-        options: &[&[SIZE, BLOCK_SIZE, REPLICAS, ADDRESSES]],
+        options: &[&[SIZE, BLOCK_SIZE, REPLICAS, ADDRESSES, TLS]],
         notes: CREATE_NOTES,
         run: create,
     },
@@ -140,7 +177,7 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
         name: "downstairs",
         about: "Serve one replica of a volume",
         arguments: &[VOLUME],
-        options: &[&[NODE, DATA, LISTEN, HTTP]],
+        options: &[&[NODE, DATA, LISTEN, HTTP], CERTIFICATES],
         notes: SERVER_NOTES,
         run: downstairs,
     },
@@ -148,7 +185,7 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
         name: "attach",
         about: "Take a volume and serve it to NBD clients",
         arguments: &[VOLUME],
-        options: &[&[NBD, READ_ONLY, MEMORY, HTTP]],
+        options: &[&[NBD, READ_ONLY, MEMORY, INLINE, HTTP], CERTIFICATES],
         notes: ATTACH_NOTES,
         run: attach,
     },
@@ -223,6 +260,7 @@ fn create(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
         },
         quorum: replicas.len() / 2 + 1,
         replicas,
+        needs_tls: setup.has(TLS.name),
         key_check: None,
         parent: None,
     };
@@ -318,6 +356,23 @@ pub(crate) fn volume(setup: &ToolSetup<'_>) -> Result<VolumeFile, SuiteError> {
     VolumeFile::read(setup.values.path(VOLUME.name).ok_or("no volume")?)
 }
 
+/// The certificates of this side, if the command line names any; a volume that needs them refuses to go without.
+fn certificates(
+    setup: &ToolSetup<'_>,
+    file: &VolumeFile,
+) -> Result<Option<TlsCredentials>, SuiteError> {
+    let tls = read_tls(setup.values)?;
+    if file.needs_tls && tls.is_none() {
+        let shown = file.folder.join(FILE_NAME);
+        return Err(format!(
+            "{}: this volume needs TLS (tls = true): give --{TLS_CERT}, --{TLS_KEY} and --{TLS_CA}",
+            shown.display()
+        )
+        .into());
+    }
+    Ok(tls)
+}
+
 fn downstairs(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
     let file = volume(setup)?;
     let count = file.replicas.len();
@@ -329,8 +384,14 @@ fn downstairs(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
         })?,
     };
     let data = setup.values.path(DATA.name).map(Path::to_owned);
+    let node = NodeId::server(number as u32);
+    let tls = certificates(setup, &file)?;
+    if let Some(tls) = &tls {
+        tls.check_node(&node.to_string())?;
+    }
     let process = ReplicaProcess {
-        node: seatrial_machine::NodeId::server(number as u32),
+        node,
+        tls,
         data: data.unwrap_or_else(|| file.replica_folder(number as usize)),
         listen,
         http: status_listener(setup, &format!("volume n{number}"))?,
@@ -365,16 +426,32 @@ fn status_listener(
 
 fn attach(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
     let nbd = setup.text(NBD.name)?.unwrap_or("127.0.0.1:10809");
+    let file = volume(setup)?;
+    let inline = match setup.text(INLINE.name)? {
+        None => None,
+        Some(text) => Some(
+            parse_size(text)
+                .filter(|it| *it <= 32 << 20)
+                .ok_or_else(|| {
+                    format!("--inline takes a size up to 32MiB such as 8KiB, not {text}")
+                })? as usize,
+        ),
+    };
+    let settings = OwnerSettings {
+        memory: (setup.values.number(MEMORY.name, 8..=4_096, 64)? as usize) << 20,
+        inline,
+        http: status_listener(setup, "volume")?,
+        tls: certificates(setup, &file)?,
+    };
     let process = AttachProcess {
-        file: volume(setup)?,
+        settings,
+        file,
         nbd: NbdAddress::parse(nbd).ok_or_else(|| {
             format!(
                 "--nbd takes an address and port such as 127.0.0.1:10809, or unix:PATH, not {nbd}"
             )
         })?,
         is_read_only: setup.has(READ_ONLY.name),
-        http: status_listener(setup, "volume")?,
-        memory: (setup.values.number(MEMORY.name, 8..=4_096, 64)? as usize) << 20,
     };
     process.run(setup.report)?;
     Ok(ToolExit::Done)
@@ -416,6 +493,7 @@ fn status(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
         for replica in replicas {
             print_replica(setup, replica);
         }
+        print_stages(setup, &status["stages"]);
         for name in status["snapshots"].as_array().into_iter().flatten() {
             let name = name.as_str().unwrap_or_default();
             (setup.print)(format_args!("snapshot {name}"));
@@ -436,6 +514,21 @@ fn status(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
     } else {
         ToolExit::Negative
     })
+}
+
+/// Prints how long the stages of requests took.
+fn print_stages(setup: &ToolSetup<'_>, stages: &Value) {
+    for stage in stages.as_array().into_iter().flatten() {
+        let micros = |key: &str| stage[key].as_f64().unwrap_or_default();
+        (setup.print)(format_args!(
+            "{}: {} times, half of them within {:.0} us, 99 % within {:.0} us, all within {:.0} us",
+            stage["name"].as_str().unwrap_or_default(),
+            stage["count"].as_u64().unwrap_or_default(),
+            micros("p50_us"),
+            micros("p99_us"),
+            micros("max_us")
+        ));
+    }
 }
 
 fn print_replica(setup: &ToolSetup<'_>, replica: &Value) {

@@ -1,6 +1,7 @@
 //! A volume as machines of a simulated world.
 
 use crate::disk_workload::{DISK, completion, request_of};
+use crate::volume_upkeep::{EmptyParent, KeptOwner, KeyFile, UpkeepPlan};
 use crate::{SUITE, Volume, volume_bug};
 use seatrial_generator::Thread;
 use seatrial_history::{Op, OpType, Value};
@@ -12,9 +13,10 @@ use seatrial_suite::{
 };
 use seatrial_volume::{
     Downstairs, DownstairsOptions, Geometry, GuestClient, GuestClientOptions, GuestOutcome,
-    GuestReply, GuestRequest, KeyRing, Upstairs, UpstairsOptions, UpstairsServer, VolumeBug,
+    GuestReply, GuestRequest, ParentVolume, Upstairs, UpstairsOptions, UpstairsServer, VolumeBug,
     VolumeId,
 };
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Default faults.
@@ -108,6 +110,9 @@ impl SimulatedSystem for VolumeWorld {
         let owner = replicas.pop().expect("a volume has two nodes or more");
         let latency = timing.latency.max(Duration::from_micros(40));
         let sizes = WorldSizes::draw(rng.fork("sizes"));
+        let plan = UpkeepPlan::draw(rng.fork("upkeep"), timing.duration);
+        let keys = KeyFile::new(GEOMETRY.volume, &[5; 32]);
+        let parent = plan.is_clone.then(|| Arc::new(EmptyParent::default()));
         let mut ids = rng.fork("starts");
         Box::new(move |id: NodeId, data: &DataFolder| {
             if replicas.contains(&id) {
@@ -122,7 +127,6 @@ impl SimulatedSystem for VolumeWorld {
                 });
                 return Ok(Booted::new(VolumeActor::Guest(Box::new(client))));
             }
-            let keys = KeyRing::new(GEOMETRY.volume, &[5; 32]);
             let start = u128::from(ids.word()) << 64 | u128::from(ids.word()) | 1;
             let options = UpstairsOptions {
                 activates: true,
@@ -132,11 +136,14 @@ impl SimulatedSystem for VolumeWorld {
                 flush_interval: latency * 20,
                 retained_bytes_max: sizes.retained,
                 inline_bytes_max: sizes.inline,
+                sweep_piece: 4_096,
+                parent: parent.clone().map(|it| it as Arc<dyn ParentVolume>),
                 bug,
-                ..UpstairsOptions::new(GEOMETRY, keys, replicas.clone(), start)
+                ..UpstairsOptions::new(GEOMETRY, keys.ring(), replicas.clone(), start)
             };
             let server = UpstairsServer::new(Upstairs::new(options), ids.word());
-            Ok(Booted::new(VolumeActor::Owner(Box::new(server))))
+            let owner = KeptOwner::new(server, keys.clone(), plan.clone());
+            Ok(Booted::new(VolumeActor::Owner(Box::new(owner))))
         })
     }
 
@@ -158,7 +165,7 @@ impl SimulatedSystem for VolumeWorld {
 /// A machine of the world.
 pub(crate) enum VolumeActor {
     Replica(Box<Downstairs>),
-    Owner(Box<UpstairsServer>),
+    Owner(Box<KeptOwner>),
     Guest(Box<GuestClient>),
 }
 

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 /// Runs `seatrial volume` to its end; returns exit status and both outputs.
-fn volume(words: &[&str]) -> (i32, String) {
+pub(super) fn volume(words: &[&str]) -> (i32, String) {
     let output = run(&[&["volume"], words].concat());
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -21,7 +21,7 @@ fn volume(words: &[&str]) -> (i32, String) {
 }
 
 /// Asserts exit status and a part of the output.
-fn assert_volume(words: &[&str], status: i32, part: &str) -> String {
+pub(super) fn assert_volume(words: &[&str], status: i32, part: &str) -> String {
     let (found, text) = volume(words);
     assert!(
         found == status && text.contains(part),
@@ -31,7 +31,7 @@ fn assert_volume(words: &[&str], status: i32, part: &str) -> String {
 }
 
 /// The owner of a volume as a process; killed when dropped.
-struct Attached {
+pub(super) struct Attached {
     child: Child,
     lines: BufReader<std::process::ChildStderr>,
     /// What it reported until then.
@@ -40,7 +40,7 @@ struct Attached {
 
 impl Attached {
     /// Attaches, and waits until NBD is served.
-    fn start(folder: &str, words: &[&str]) -> Attached {
+    pub(super) fn start(folder: &str, words: &[&str]) -> Attached {
         let socket = format!("unix:{folder}/nbd");
         let mut child = Command::new(binary())
             .args(["volume", "attach", folder, "--nbd", &socket])
@@ -58,13 +58,13 @@ impl Attached {
     }
 
     /// Waits for its end; returns exit status and what else it reported.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(super) fn end(mut self) -> (Option<i32>, String) {
         let mut text = String::new();
         self.lines.read_to_string(&mut text).unwrap();
         (self.child.wait().unwrap().code(), text)
     }
 
-    fn terminate(self) -> (Option<i32>, String) {
+    pub(super) fn terminate(self) -> (Option<i32>, String) {
         let number = self.child.id().to_string();
         assert!(Command::new("kill").arg(number).status().unwrap().success());
         self.end()
@@ -79,10 +79,10 @@ impl Drop for Attached {
 }
 
 /// An NBD client with one request at a time.
-struct Client(UnixStream);
+pub(super) struct Client(UnixStream);
 
 impl Client {
-    fn attach(folder: &str) -> Client {
+    pub(super) fn attach(folder: &str) -> Client {
         let mut stream = UnixStream::connect(format!("{folder}/nbd")).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
@@ -106,15 +106,15 @@ impl Client {
         u32::from_be_bytes(*head[4..].first_chunk().unwrap())
     }
 
-    fn write(&mut self, offset: u64, payload: &[u8]) {
+    pub(super) fn write(&mut self, offset: u64, payload: &[u8]) {
         assert_eq!(self.request(1, offset, payload.len() as u32, payload), 0);
     }
 
-    fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         assert_eq!(self.request(3, 0, 0, &[]), 0);
     }
 
-    fn read(&mut self, offset: u64, length: usize) -> Result<Vec<u8>, u32> {
+    pub(super) fn read(&mut self, offset: u64, length: usize) -> Result<Vec<u8>, u32> {
         match self.request(0, offset, length as u32, &[]) {
             0 => {
                 let mut bytes = vec![0; length];
@@ -140,7 +140,7 @@ fn page(said: &str, path: &str) -> String {
 }
 
 /// Addresses that are free now.
-fn addresses(count: usize) -> Vec<SocketAddr> {
+pub(super) fn addresses(count: usize) -> Vec<SocketAddr> {
     let listeners: Vec<TcpListener> = (0..count)
         .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
         .collect();
@@ -151,7 +151,12 @@ fn addresses(count: usize) -> Vec<SocketAddr> {
 }
 
 /// A volume of 16 MiB with three replicas that do not run yet; its folder.
-fn create(scratch: &Scratch, name: &str) -> String {
+pub(super) fn create(scratch: &Scratch, name: &str) -> String {
+    create_with(scratch, name, &[])
+}
+
+/// [`create`] with further options.
+pub(super) fn create_with(scratch: &Scratch, name: &str, options: &[&str]) -> String {
     let folder = scratch.path(name);
     let addresses: Vec<String> = addresses(3).iter().map(ToString::to_string).collect();
     let addresses = addresses.join(",");
@@ -163,6 +168,7 @@ fn create(scratch: &Scratch, name: &str) -> String {
         "--addresses",
         &addresses,
     ];
+    let words = [&words[..], options].concat();
     assert_volume(&words, 0, "4096 blocks of 4096 bytes on 3 replicas");
     folder
 }
@@ -173,7 +179,7 @@ fn downstairs(folder: &str, number: u32) -> Server {
 }
 
 /// Waits until the status has this exit status; returns its text.
-fn await_status(folder: &str, status: i32) -> String {
+pub(super) fn await_status(folder: &str, status: i32) -> String {
     let since = Instant::now();
     loop {
         let (found, text) = volume(&["status", folder]);
@@ -225,6 +231,12 @@ fn a_volume_outlives_a_replica_and_its_owner() {
     );
     let words = ["bench", &folder, "--workloads", "write"];
     assert_volume(&words, 254, "--overwrite allows it");
+    let words = ["bench", &folder, "--native"];
+    assert_volume(
+        &words,
+        254,
+        "the volume is attached; --native takes it itself",
+    );
     assert_volume(
         &["verify", &folder],
         254,
@@ -232,12 +244,40 @@ fn a_volume_outlives_a_replica_and_its_owner() {
     );
     assert_eq!(owner.terminate().0, Some(0));
     assert_volume(&["status", &folder], 254, "the volume is not attached");
+    let words = ["bench", &folder, "--native", "--time", "1", "--depth", "4"];
+    let text = assert_volume(&words, 0, "random-read");
+    assert!(!text.contains("write"), "it may not write: {text}");
     drop(replicas);
     let text = assert_volume(&["verify", &folder], 0, "intact");
     assert_eq!(text.matches("intact").count(), 3, "{text}");
     assert_volume(&["diff", &folder], 0, "0 different, 0 changed later");
-    let text = assert_volume(&["dump", &folder, "--blocks"], 0, "generation 2");
+    let text = assert_volume(&["dump", &folder, "--blocks"], 0, "generation 3");
     assert!(text.contains("\n256 "), "block 256 was written: {text}");
+}
+
+/// An owner that is stopped makes the last writes durable at once; without a quorum it says that it could not.
+#[test]
+fn a_stopped_owner_ends_when_all_is_durable() {
+    let scratch = Scratch::new("volume-stop");
+    let folder = create(&scratch, "disk");
+    let mut replicas: Vec<Server> = (1..=3).map(|it| downstairs(&folder, it)).collect();
+    let owner = Attached::start(&folder, &[]);
+    await_status(&folder, 0);
+    assert_volume(&["rotate", &folder], 0, "key 1 is used");
+    Client::attach(&folder).write(0, &[1; 65_536]);
+    let since = Instant::now();
+    let (status, text) = owner.terminate();
+    assert_eq!(status, Some(0), "{text}");
+    assert!(!text.contains("did not close"), "{text}");
+    assert!(since.elapsed().as_secs() < 8, "{:?}", since.elapsed());
+    let owner = Attached::start(&folder, &[]);
+    let mut client = Client::attach(&folder);
+    assert_eq!(client.read(0, 65_536), Ok(vec![1; 65_536]));
+    replicas.truncate(1);
+    client.write(0, &[2; 4_096]);
+    let (status, text) = owner.terminate();
+    assert_eq!(status, Some(254), "{text}");
+    assert!(text.contains("the last writes are not durable"), "{text}");
 }
 
 #[test]
@@ -337,6 +377,14 @@ fn a_page_shows_the_volume() {
         assert!(metrics.contains(part), "{part}: {metrics}");
     }
     assert!(page(&owner.said, "/").contains("Replicas"));
+    let text = assert_volume(
+        &["status", &folder],
+        1,
+        "write request: 1 times, half of them within",
+    );
+    for stage in ["flush on a quorum: ", "write or flush of n1: "] {
+        assert!(text.contains(stage), "{stage}: {text}");
+    }
     let metrics = page(&first.said().join(" "), "/metrics");
     assert!(metrics.contains("region_has_session 1"), "{metrics}");
     let words = ["attach", &folder, "--http", "page"];
@@ -381,6 +429,21 @@ fn a_volume_of_its_own_is_measured() {
     assert!(!Path::new(&folder).exists(), "it is removed");
     let output = run(&["bench", "volume", "--data", &scratch.path("")]);
     assert_eq!(output.status.code(), Some(254));
+    let words = [
+        "bench",
+        "volume",
+        "--twins",
+        "--time",
+        "1",
+        "--lengths",
+        "4KiB",
+    ];
+    let output = run(&words);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    for row in ["one owner    in the turn", "shared lock  beside"] {
+        assert!(text.contains(row), "{row}: {text}");
+    }
 }
 
 #[test]
@@ -395,10 +458,14 @@ fn a_test_of_processes_with_kills_is_valid() {
         "--faults",
         "kill,pause,partition",
     ];
+    let since = Instant::now();
     let tested = run(&[&words[..], &["--interval", "1", "--out", &out]].concat());
+    let elapsed = since.elapsed();
     let said = String::from_utf8_lossy(&tested.stdout).into_owned();
     let errors = String::from_utf8_lossy(&tested.stderr).into_owned();
     assert_eq!(tested.status.code(), Some(0), "{said}{errors}");
+    // A verdict at most 15 s after the time of the test.
+    assert!(elapsed.as_secs() < 20, "{elapsed:?}: {said}");
     assert!(
         said.contains("valid") && !errors.contains("panicked"),
         "{said}{errors}"
@@ -428,6 +495,7 @@ fn wrong_words_are_refused() {
         (&["status", &folder], "is not attached"),
         (&["downstairs", &folder, "--node", "4"], "--node"),
         (&["attach", &folder, "--nbd", "nbd"], "--nbd takes"),
+        (&["attach", &folder, "--inline", "x"], "--inline takes"),
         (&["snapshot", &folder, "a b"], "no name of a snapshot"),
         (
             &["replace", &folder, "n9", "127.0.0.1:1"],
