@@ -384,7 +384,7 @@ impl<S: SimulatedSystem> SimulationDriver<S> {
                 self.ops.push(Op {
                     index: self.ops.len() as u64,
                     time: time.nanoseconds() as i64,
-                    ..state_operation(node, Ok(Some(state)))
+                    ..state_operation(node, Ok(Some(state)), None)
                 });
                 self.has_states = true;
             }

@@ -8,12 +8,12 @@
 //! # Reading order
 //!
 //! `lib.rs`, `volume_tools.rs` (commands), `volume_file.rs` (a volume's description and keys), `attach_process.rs`,
-//! `owner_machine.rs` and `replica_process.rs` (processes), `volume_calls.rs` (requests of this process and their replies), `nbd_server.rs`
-//! (sockets, bounds), `nbd_connection.rs` (one client), `control_socket.rs` (commands to an attached volume),
+//! `owner_machine.rs` and `replica_process.rs` (processes), `volume_calls.rs` (requests of this process and their replies),
+//! `nbd_server.rs` (sockets, bounds), `nbd_connection.rs` (one client), `control_socket.rs` (commands to an attached volume),
 //! `sweep_tools.rs` (clones, keys, repair), `parent_export.rs` (the parent of a clone), `offline_tools.rs` (commands on
-//! folders), `volume_bench.rs`, `bench_processes.rs`, `native_bench.rs`, `ownership_bench.rs` and `nbd_client.rs`
-//! (rates and latencies). Tests: `disk_workload.rs`
-//! (operations), `volume_world.rs` and `volume_upkeep.rs` (simulated), `volume_processes.rs`, `volume_node.rs` and `volume_clients.rs` (real).
+//! folders), `volume_bench.rs`, `bench_processes.rs`, `native_bench.rs`, `ownership_bench.rs` and `nbd_client.rs` (rates and
+//! latencies). Tests: `disk_workload.rs` (operations), `volume_world.rs` and `volume_upkeep.rs` (simulated),
+//! `volume_processes.rs`, `volume_node.rs` and `volume_clients.rs` (real).
 //!
 //! # What is absent
 //!

@@ -31,11 +31,11 @@ impl ParentVolume for EmptyParent {
 
 /// The keys of a volume, as its file has them: they survive its owner.
 #[derive(Clone, Debug)]
-pub(crate) struct KeyFile(Arc<Mutex<KeyRing>>);
+pub(crate) struct SharedKeys(Arc<Mutex<KeyRing>>);
 
-impl KeyFile {
-    pub(crate) fn new(volume: VolumeId, key: &[u8; 32]) -> KeyFile {
-        KeyFile(Arc::new(Mutex::new(KeyRing::new(volume, key))))
+impl SharedKeys {
+    pub(crate) fn new(volume: VolumeId, key: &[u8; 32]) -> SharedKeys {
+        SharedKeys(Arc::new(Mutex::new(KeyRing::new(volume, key))))
     }
 
     pub(crate) fn ring(&self) -> KeyRing {
@@ -88,14 +88,18 @@ impl UpkeepPlan {
 /// The owner of a volume, with the requests of its plan.
 pub(crate) struct KeptOwner {
     server: UpstairsServer,
-    keys: KeyFile,
+    keys: SharedKeys,
     plan: UpkeepPlan,
     /// When it began.
     started: Option<Time>,
 }
 
 impl KeptOwner {
-    pub(crate) const fn new(server: UpstairsServer, keys: KeyFile, plan: UpkeepPlan) -> KeptOwner {
+    pub(crate) const fn new(
+        server: UpstairsServer,
+        keys: SharedKeys,
+        plan: UpkeepPlan,
+    ) -> KeptOwner {
         KeptOwner {
             server,
             keys,

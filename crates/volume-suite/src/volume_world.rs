@@ -1,7 +1,7 @@
 //! A volume as machines of a simulated world.
 
 use crate::disk_workload::{DISK, completion, request_of};
-use crate::volume_upkeep::{EmptyParent, KeptOwner, KeyFile, UpkeepPlan};
+use crate::volume_upkeep::{EmptyParent, KeptOwner, SharedKeys, UpkeepPlan};
 use crate::{SUITE, Volume, volume_bug};
 use seatrial_generator::Thread;
 use seatrial_history::{Op, OpType, Value};
@@ -111,7 +111,7 @@ impl SimulatedSystem for VolumeWorld {
         let latency = timing.latency.max(Duration::from_micros(40));
         let sizes = WorldSizes::draw(rng.fork("sizes"));
         let plan = UpkeepPlan::draw(rng.fork("upkeep"), timing.duration);
-        let keys = KeyFile::new(GEOMETRY.volume, &[5; 32]);
+        let keys = SharedKeys::new(GEOMETRY.volume, &[5; 32]);
         let parent = plan.is_clone.then(|| Arc::new(EmptyParent::default()));
         let mut ids = rng.fork("starts");
         Box::new(move |id: NodeId, data: &DataFolder| {

@@ -421,8 +421,8 @@ impl Upstairs {
         self.copy_part(now, id, chunk, out);
     }
 
-    /// Reads the next blocks of a chunk that are to be copied, or ends the chunk. Random writes leave few of them far apart, so what
-    /// is between them is not read, unless it is little.
+    /// Reads the next blocks of a chunk that are to be copied, or ends the chunk. Random writes leave few of them, far apart, so
+    /// what is between them is not read, unless it is little.
     fn copy_part(&mut self, now: Time, id: RepairId, chunk: u64, out: &mut Outputs) {
         let span = chunk_span(&self.options.geometry, chunk);
         let block_length = self.options.geometry.block_length;
