@@ -264,7 +264,7 @@ fn a_stopped_owner_ends_when_all_is_durable() {
     let owner = Attached::start(&folder, &[]);
     await_status(&folder, 0);
     assert_volume(&["rotate", &folder], 0, "key 1 is used");
-    Client::attach(&folder).write(0, &[1; 65_536]);
+    Client::attach(&folder).write(0, &[1; 4_096].repeat(16));
     let since = Instant::now();
     let (status, text) = owner.terminate();
     assert_eq!(status, Some(0), "{text}");

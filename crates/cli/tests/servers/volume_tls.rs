@@ -71,7 +71,7 @@ fn a_volume_with_certificates_is_written_and_repaired() {
     let owner = Attached::start(&folder, &words(&client));
     await_status(&folder, 0);
     let mut guest = Client::attach(&folder);
-    guest.write(0, &[1; 1 << 20]);
+    guest.write(0, &[1; 4_096].repeat(256));
     guest.flush();
     drop(replicas.remove(1));
     guest.write(4_096, &[2; 4_096]);
