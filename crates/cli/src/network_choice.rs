@@ -3,12 +3,12 @@
 use anyhow::{Result, anyhow, ensure};
 use seatrial_namespace::{NetworkKind, best_kind, enter};
 use seatrial_runner::TestNetwork;
-use seatrial_suite::Suite;
+use seatrial_suite::{Addressing, Suite};
 
 /// The network that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetworkChoice {
-    /// The best one that works, for a suite whose nodes need whole addresses; else `local`.
+    /// The best one that works, for a test that breaks links and whose suite gains by namespaces; else `local`.
     Auto,
     /// This one, or an error.
     Kind(NetworkKind),
@@ -29,18 +29,27 @@ const MEBIBYTE: u64 = 1 << 20;
 impl NetworkChoice {
     /// Decides for one kind, and moves this process into its namespaces; must be called before the process has threads. An
     /// error if the kind that was asked for does not work here.
-    pub(crate) fn enter(self, suite: &dyn Suite, capture_mebibytes: u64) -> Result<TestNetwork> {
+    pub(crate) fn enter(
+        self,
+        suite: &dyn Suite,
+        breaks_network: bool,
+        capture_mebibytes: u64,
+    ) -> Result<TestNetwork> {
         ensure!(
             capture_mebibytes <= 1 << 20,
             "--capture goes up to 1048576 MiB, not {capture_mebibytes}"
         );
         let (kind, limits) = match self {
             NetworkChoice::Kind(kind) => (kind, Vec::new()),
-            NetworkChoice::Auto if suite.needs_addresses() => {
+            NetworkChoice::Auto
+                if !breaks_network || suite.addressing() == Addressing::Proxies =>
+            {
+                (NetworkKind::Local, Vec::new())
+            }
+            NetworkChoice::Auto => {
                 let (kind, reasons) = best_kind();
                 (kind, limits(kind, &reasons, suite))
             }
-            NetworkChoice::Auto => (NetworkKind::Local, Vec::new()),
         };
         enter(kind).map_err(|error| {
             anyhow!(
@@ -61,12 +70,17 @@ fn limits(kind: NetworkKind, reasons: &[String], suite: &dyn Suite) -> Vec<Strin
     if kind.has_whole_addresses() {
         return Vec::new();
     }
-    vec![format!(
-        "network local: connections between the nodes of {} cannot be cut or disturbed, only those of clients \
-         ({})",
-        suite.name(),
-        reasons.join("; ")
-    )]
+    let name = suite.name();
+    let limit = match suite.addressing() {
+        Addressing::Proxies | Addressing::ProxiesAtLeast => {
+            format!("faults of links affect connections of {name}, not packets")
+        }
+        Addressing::WholeAddresses => format!(
+            "connections between the nodes of {name} cannot be cut or disturbed, only those of clients"
+        ),
+    };
+    let reasons = reasons.join("; ");
+    vec![format!("network local: {limit} ({reasons})")]
 }
 
 #[cfg(test)]

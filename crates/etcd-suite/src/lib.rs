@@ -10,7 +10,7 @@
 //!
 //! # What is absent
 //!
-//! - No proxy between members: each announces one address to all others.
+//! - No proxy between members: each announces one address to all others. Links between them are cut in namespaces.
 //! - No retry of a write that may have reached a member. A transaction whose comparisons failed is begun again: it changed
 //!   nothing.
 
@@ -24,7 +24,7 @@ use etcd_nodes::EtcdSystem;
 use seatrial_machine::FaultKind;
 use seatrial_runner::{NodeLimits, ProcessNodes, ServerProgram, free_ports};
 use seatrial_suite::{
-    Deployment, Load, STORE_WORKLOADS, Setup, Suite, SuiteError, SuiteOption, Verb,
+    Addressing, Deployment, Load, STORE_WORKLOADS, Setup, Suite, SuiteError, SuiteOption, Verb,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,11 +94,11 @@ impl Suite for Etcd {
     }
 
     fn faults(&self) -> &'static [FaultKind] {
-        &[FaultKind::Kill, FaultKind::Pause]
+        &[FaultKind::Kill, FaultKind::Pause, FaultKind::Partition]
     }
 
-    fn needs_addresses(&self) -> bool {
-        true
+    fn addressing(&self) -> Addressing {
+        Addressing::WholeAddresses
     }
 
     fn load(&self) -> Load {

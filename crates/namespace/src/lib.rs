@@ -30,4 +30,4 @@ pub use enter::{NamespaceError, best_kind, enter, enter_thread, probe};
 pub use link_meter::Meter;
 pub use network_kind::{NetworkKind, UnknownNetworkKind};
 pub use node_network::{NodeNetwork, NodeNetworkOptions};
-pub use node_space::{NodeInit, NodeSpace};
+pub use node_space::{NodeInit, NodeSpace, ProgramUser};

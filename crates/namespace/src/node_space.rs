@@ -39,6 +39,16 @@ pub struct NodeInit {
     orders: OwnedFd,
 }
 
+/// The user that a node's program runs as, in place of the bench's own. The processes that start and supervise the program keep
+/// the bench's user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramUser {
+    /// The number of the user.
+    pub uid: u32,
+    /// The number of the user's group; the program is in no other group.
+    pub gid: u32,
+}
+
 /// Orders to init.
 const STOP: u8 = b'S';
 const CONTINUE: u8 = b'C';
@@ -89,6 +99,7 @@ struct Enclosure {
     hostname: CString,
     hosts: Option<CString>,
     bench: pid_t,
+    user: Option<ProgramUser>,
 }
 
 impl NodeSpace {
@@ -111,10 +122,14 @@ impl NodeSpace {
         in_network(&self.network, body)
     }
 
-    /// Makes `command` start inside these namespaces, under an init of its own. The command must not change its user itself
-    /// (`CommandExt::uid` takes effect too early): start `setpriv` or `runuser` for that.
+    /// Makes `command` start inside these namespaces, under an init of its own, as `user` if there is one. The command must not
+    /// change its user itself: `CommandExt::uid` takes effect before the namespaces are made, which it would forbid.
     #[expect(unsafe_code, reason = "namespaces are entered between fork and exec")]
-    pub fn enclose(&self, command: &mut Command) -> io::Result<NodeInit> {
+    pub fn enclose(
+        &self,
+        command: &mut Command,
+        user: Option<ProgramUser>,
+    ) -> io::Result<NodeInit> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         let enclosure = Enclosure {
             network: self.network.try_clone()?,
@@ -122,6 +137,7 @@ impl NodeSpace {
             hostname: self.hostname.clone(),
             hosts: self.hosts.clone(),
             bench: rustix::process::getpid().as_raw_nonzero().get(),
+            user,
         };
         // SAFETY: the closure makes system calls only and allocates nothing, so it may run between fork and exec.
         unsafe {
@@ -160,7 +176,7 @@ impl Enclosure {
         }
         // SAFETY: a system call without arguments. The program leads its session, as if a shell had started it.
         unsafe { libc::setsid() };
-        Ok(())
+        self.user.map_or(Ok(()), become_user)
     }
 
     /// What init does first: it joins the node's network and arranges mounts and host name.
@@ -185,6 +201,25 @@ impl Enclosure {
         }
         Ok(())
     }
+}
+
+/// Gives up the bench's user and all its groups. The plain system calls: the library's would signal the threads that this process
+/// had before it was forked.
+#[expect(unsafe_code, reason = "the library's calls are for all threads")]
+fn become_user(user: ProgramUser) -> io::Result<()> {
+    let (uid, gid) = (user.uid, user.gid);
+    // SAFETY: system calls without pointers, except for an empty list.
+    let results = unsafe {
+        [
+            libc::syscall(libc::SYS_setgroups, 0, ptr::null::<libc::gid_t>()),
+            libc::syscall(libc::SYS_setresgid, gid, gid, gid),
+            libc::syscall(libc::SYS_setresuid, uid, uid, uid),
+        ]
+    };
+    if results == [0; 3] {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
 }
 
 #[expect(unsafe_code, reason = "a system call")]

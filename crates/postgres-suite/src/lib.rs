@@ -34,7 +34,7 @@ use postgres_nodes::PostgresSystem;
 use seatrial_machine::FaultKind;
 use seatrial_runner::{NodeLimits, OrdinaryUser, ProcessNodes, ServerProgram, free_ports};
 use seatrial_suite::{
-    Deployment, Load, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup, Suite, SuiteError,
+    Addressing, Deployment, Load, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup, Suite, SuiteError,
     SuiteOption, Verb,
 };
 use std::sync::Arc;
@@ -164,6 +164,10 @@ impl Suite for Postgres {
 
     fn faults(&self) -> &'static [FaultKind] {
         &[FaultKind::Kill, FaultKind::Pause, FaultKind::Partition]
+    }
+
+    fn addressing(&self) -> Addressing {
+        Addressing::ProxiesAtLeast
     }
 
     fn load(&self) -> Load {

@@ -61,10 +61,11 @@ impl System for PostgresSystem {
             set("wal_keep_size", "512MB");
             set("wal_sender_timeout", "5s");
         }
-        if let Some(user) = &self.user {
-            user.run(&mut command);
-        }
         Ok(command)
+    }
+
+    fn user(&self) -> Option<&OrdinaryUser> {
+        self.user.as_ref()
     }
 
     fn ready<'a>(&'a self, place: &'a NodePlace) -> BoxFuture<'a, Result<(), ClientError>> {

@@ -16,7 +16,8 @@
 //! # What is absent
 //!
 //! - No retry of a command that may have reached a server: its outcome is unknown.
-//! - No proxy between nodes: they announce their addresses to each other, so all must reach a node at the same one.
+//! - No proxy between nodes: they announce their addresses to each other, so all must reach a node at the same one. Links
+//!   between them are cut in namespaces.
 
 mod cluster;
 mod commands;
@@ -30,7 +31,7 @@ use redis_nodes::RedisSystem;
 use seatrial_machine::FaultKind;
 use seatrial_runner::{NodeLimits, ProcessNodes, ServerProgram, free_ports};
 use seatrial_suite::{
-    Deployment, Load, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup, Suite, SuiteError,
+    Addressing, Deployment, Load, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup, Suite, SuiteError,
     SuiteOption, Verb,
 };
 use std::sync::Arc;
@@ -195,11 +196,14 @@ impl Suite for Redis {
     }
 
     fn faults(&self) -> &'static [FaultKind] {
-        &[FaultKind::Kill, FaultKind::Pause]
+        &[FaultKind::Kill, FaultKind::Pause, FaultKind::Partition]
     }
 
-    fn needs_addresses(&self) -> bool {
-        self.0 != RedisTopology::One
+    fn addressing(&self) -> Addressing {
+        match self.0 {
+            RedisTopology::One => Addressing::ProxiesAtLeast,
+            RedisTopology::Sentinel | RedisTopology::Cluster => Addressing::WholeAddresses,
+        }
     }
 
     fn load(&self) -> Load {

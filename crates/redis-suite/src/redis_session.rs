@@ -105,7 +105,7 @@ impl RedisSession {
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(GROUP);
         let reply = self.ask_node(sentinel, &question).await;
         let reply = reply.map_err(|error| format!("sentinel {sentinel}: {error}"))?;
-        let node = node_at(&self.slot, self.settings.topology, &address_in(&reply)?)?;
+        let node = node_at(&self.slot, &address_in(&reply)?)?;
         if self.is_primary(node).await? {
             Ok(node)
         } else {
@@ -141,8 +141,7 @@ impl RedisSession {
             else {
                 return Err(self.refused(node, call, &error));
             };
-            node = node_at(&self.slot, self.settings.topology, address)
-                .map_err(StoreRefusal::Failed)?;
+            node = node_at(&self.slot, address).map_err(StoreRefusal::Failed)?;
             if self.known.len() >= KNOWN_KEYS_MAX {
                 self.known.clear();
             }
@@ -211,12 +210,11 @@ impl RedisSession {
 }
 
 /// The node that announces this address, `IP:PORT`.
-fn node_at(slot: &ClientSlot, topology: RedisTopology, address: &str) -> Result<NodeId, String> {
+fn node_at(slot: &ClientSlot, address: &str) -> Result<NodeId, String> {
     let parsed: SocketAddr = address
         .parse()
         .map_err(|_| format!("{address:?} is no address"))?;
-    let mut nodes = (1..=topology.nodes()).map(NodeId::server);
-    let found = nodes.find(|node| slot.ip_of(*node) == Some(parsed.ip()));
+    let found = slot.mesh.node_of(parsed.ip());
     found.ok_or_else(|| format!("no node has the address {address}"))
 }
 

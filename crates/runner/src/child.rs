@@ -1,5 +1,6 @@
 //! Child processes that never outlive this process.
 
+use crate::OrdinaryUser;
 use crate::process_tree::{ProcessEntry, descendants};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use seatrial_namespace::{NodeInit, NodeSpace};
@@ -44,15 +45,24 @@ const STATE_INTERVAL: Duration = Duration::from_millis(1);
 impl Child {
     /// Starts `command` in a process group of its own.
     pub fn spawn(command: Command) -> io::Result<Child> {
-        Child::spawn_inside(command, None)
+        Child::spawn_inside(command, None, None)
     }
 
-    /// Starts `command` in a process group of its own, inside these namespaces.
+    /// Starts `command` in a process group of its own, inside these namespaces, as this user.
     pub(crate) fn spawn_inside(
         mut command: Command,
         space: Option<&NodeSpace>,
+        user: Option<&OrdinaryUser>,
     ) -> io::Result<Child> {
-        let init = space.map(|space| space.enclose(&mut command)).transpose()?;
+        let init = match space {
+            Some(space) => Some(space.enclose(&mut command, user.map(OrdinaryUser::of_program))?),
+            None => {
+                if let Some(user) = user {
+                    user.run(&mut command);
+                }
+                None
+            }
+        };
         let mut child = fork(ForkRequest {
             command,
             arms_signal: init.is_none(), // the attendant does that itself

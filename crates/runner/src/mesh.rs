@@ -208,6 +208,15 @@ impl Mesh {
         }
     }
 
+    /// The node that announces this IP address: its own one, which in a network of namespaces is not the one at which clients
+    /// reach it. `None` if no node has it.
+    pub fn node_of(&self, announced: IpAddr) -> Option<NodeId> {
+        let state = self.state();
+        let mut nodes = state.nodes.iter();
+        let found = nodes.find(|(_, address)| address.ip() == announced);
+        found.map(|(node, _)| *node)
+    }
+
     /// The address from which a client of a network with whole addresses connects to nodes at addresses that the nodes returned,
     /// so that the client's faults affect these connections; `None` in other networks.
     pub fn source(&self, client: NodeId) -> Option<IpAddr> {

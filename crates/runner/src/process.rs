@@ -2,7 +2,8 @@
 
 use crate::child::Child;
 use crate::{
-    BoxFuture, ClientError, Death, InjectionResult, Mesh, NodeError, NodeState, Nodes, damage, log,
+    BoxFuture, ClientError, Death, InjectionResult, Mesh, NetworkKind, NodeError, NodeState, Nodes,
+    OrdinaryUser, damage, log,
 };
 use rustix::process::{Pid, Resource, Signal, getrlimit, prlimit};
 use seatrial_generator::Membership;
@@ -24,6 +25,12 @@ pub trait System: Send + Sync {
     /// The command that starts the node. It must listen on `place.address` and keep its data in `place.folder`, from which it
     /// recovers when it is started again. Its output goes to the node's log.
     fn command(&self, place: &NodePlace) -> Result<Command, ClientError>;
+
+    /// The user that the nodes run as; `None`, the default: this process's own. The command must not change its user itself:
+    /// that would be too early for a node in namespaces.
+    fn user(&self) -> Option<&OrdinaryUser> {
+        None
+    }
 
     /// Standard input and output of a new process of the node, if they are its connection to others; called for each start. By
     /// default (`None`) the input is empty, and the output goes to the node's log with the errors.
@@ -324,6 +331,12 @@ impl ProcessNodes {
         if space.is_none() {
             drop(listen(node, slot.place.address)?);
         }
+        if let Some(user) = self.system.user()
+            && slot.place.mesh.kind() == NetworkKind::Userns
+        {
+            let error = user.missing_in_namespace().into();
+            return Err(NodeError::Command { node, error });
+        }
         let command = self.system.command(&slot.place);
         let mut command = command.map_err(|error| NodeError::Command { node, error })?;
         let file_error = |error| NodeError::File {
@@ -341,12 +354,13 @@ impl ProcessNodes {
         };
         command.stderr(log);
         let program = command.get_program().to_string_lossy().into_owned();
-        let child =
-            Child::spawn_inside(command, space.as_deref()).map_err(|error| NodeError::Program {
-                node,
-                program,
-                error,
-            })?;
+        let user = self.system.user();
+        let child = Child::spawn_inside(command, space.as_deref(), user);
+        let child = child.map_err(|error| NodeError::Program {
+            node,
+            program,
+            error,
+        })?;
         let process = Arc::new(NodeProcess {
             child,
             is_end_known: AtomicBool::new(false),

@@ -1,6 +1,7 @@
 //! Programs of systems under test: where they are, which version, and as which user they run.
 
 use crate::ClientError;
+use seatrial_namespace::ProgramUser;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
@@ -142,6 +143,35 @@ impl OrdinaryUser {
         })
     }
 
+    /// This user, if this process is root and may become it; `None` if it is not. An error: there is no such user.
+    pub fn named(name: &str) -> Result<Option<OrdinaryUser>, String> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(None);
+        }
+        let users =
+            fs::read_to_string("/etc/passwd").map_err(|error| format!("/etc/passwd: {error}"))?;
+        let user = OrdinaryUser::parse(&users, name);
+        user.map(Some)
+            .ok_or_else(|| format!("unknown user {name:?}: /etc/passwd has no such line"))
+    }
+
+    /// The same for a program in namespaces.
+    pub(crate) fn of_program(&self) -> ProgramUser {
+        ProgramUser {
+            uid: self.uid,
+            gid: self.gid,
+        }
+    }
+
+    /// Why this user cannot run programs in a user namespace that root made, and what helps.
+    pub(crate) fn missing_in_namespace(&self) -> String {
+        format!(
+            "it must run as the user {}, and the namespaces of --network userns have no user but root: \
+             take --network netns or local, or run the test as an ordinary user",
+            self.name
+        )
+    }
+
     /// Makes `command` run as this user.
     pub fn run(&self, command: &mut Command) {
         command.uid(self.uid).gid(self.gid);
@@ -239,6 +269,12 @@ mod tests {
         let user = OrdinaryUser::parse(users, "postgres").unwrap();
         assert_eq!((user.uid, user.gid), (105, 109));
         assert_eq!(OrdinaryUser::parse(users, "nobody"), None);
+        assert_eq!(OrdinaryUser::parse("postgres:x:a:b", "postgres"), None);
+        assert_eq!(
+            OrdinaryUser::parse(users, "postgre"),
+            None,
+            "a name is whole"
+        );
     }
 
     #[test]

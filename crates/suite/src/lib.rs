@@ -9,7 +9,7 @@
 //! | workloads and their checkers | [`Suite::workloads`], [`Suite::workload`], [`Suite::checkers`] | all commands |
 //! | nodes and clients | [`Suite::deploy`], [`Suite::run_node`] | `test`, `node` |
 //! | faults that work on its nodes | [`Suite::faults`], [`Suite::omitted_faults`] | `test` |
-//! | whether its nodes need whole addresses | [`Suite::needs_addresses`] | `test` |
+//! | how its nodes reach each other | [`Suite::addressing`] | `test` |
 //! | options of its own | [`Suite::options`] | `test`, `sim`, `node` |
 //! | commands of its own, and a benchmark | [`Suite::tools`], [`Suite::bench`] | `SUITE NAME`, `bench SUITE` |
 //! | the command line of another program | [`Suite::translate`] | `SUITE WORDS` |
@@ -106,6 +106,21 @@ impl Default for Load {
             concurrency: 10,
         }
     }
+}
+
+/// How the nodes and clients of a system reach each other. With faults of links, `--network auto` takes namespaces where they
+/// work, unless proxies are as good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Addressing {
+    /// By the proxies of [`NodePlace::address_of`](seatrial_runner::NodePlace::address_of): `auto` is `local`, which needs nothing
+    /// of the machine.
+    Proxies,
+    /// By proxies where there are no namespaces. There faults affect connections; in namespaces they affect packets and all
+    /// processes of a node.
+    ProxiesAtLeast,
+    /// At whole addresses: one IP address with several ports, or one that nodes announce to each other. Without namespaces no
+    /// fault affects the links between nodes.
+    WholeAddresses,
 }
 
 /// A bug that can be planted in a system, so that it can be shown that a test finds it.
@@ -219,11 +234,9 @@ pub trait Suite: Send + Sync {
         &[FaultKind::Kill, FaultKind::Pause, FaultKind::Partition]
     }
 
-    /// Do its nodes reach each other at whole addresses (one IP address, several ports or none that a proxy could replace)?
-    /// Then `--network auto` prefers namespaces, in which faults affect all traffic between two nodes; otherwise it is `local`,
-    /// where the nodes use the proxies of [`NodePlace::address_of`](seatrial_runner::NodePlace::address_of).
-    fn needs_addresses(&self) -> bool {
-        false
+    /// How its nodes and clients reach each other; `--network auto` decides by it.
+    fn addressing(&self) -> Addressing {
+        Addressing::Proxies
     }
 
     /// Names of faults that are never drawn, because they cannot be injected into its real nodes. By default the faults of

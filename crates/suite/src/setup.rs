@@ -31,7 +31,7 @@ pub struct Setup<'a> {
     /// otherwise clients and nodes are connected without proxies, and clients may share connections.
     pub breaks_network: bool,
     /// How nodes and clients are connected. A suite whose nodes connect to each other at whole addresses
-    /// ([`Suite::needs_addresses`](crate::Suite::needs_addresses)) can refuse a network without them, or warn that links
+    /// ([`Addressing::WholeAddresses`](crate::Addressing::WholeAddresses)) can refuse a network without them, or warn that links
     /// between its nodes cannot be cut.
     pub network: NetworkKind,
     /// The suite's own options.

@@ -39,7 +39,6 @@ mod system_decoder;
 mod system_file;
 mod template;
 mod text_positions;
-mod user;
 mod value_shape;
 
 pub use beginnings::{Beginning, beginnings};

@@ -6,12 +6,11 @@ use crate::probe;
 use crate::scope::{Folders, NodeScope, SystemPlaces};
 use crate::short_command as command;
 use crate::template::Scope;
-use crate::user::User;
 use seatrial_generator::Membership;
 use seatrial_machine::{Fault, NodeId, Rng};
 use seatrial_runner::{
     BoxFuture, ClientError, Death, InjectionResult, Mesh, NodeError, NodeLimits, NodePlace, Nodes,
-    ProcessNodes, Signal, System,
+    OrdinaryUser, ProcessNodes, Signal, System,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,7 +30,7 @@ pub(crate) struct SharedSystem {
     pub(crate) definition: SystemDefinition,
     /// The folder of the file that describes the system.
     pub(crate) home: PathBuf,
-    pub(crate) user: Option<User>,
+    pub(crate) user: Option<OrdinaryUser>,
     /// Set when the nodes are prepared.
     pub(crate) cluster: OnceLock<SystemPlaces>,
 }
@@ -254,7 +253,7 @@ fn file_error(path: &Path, error: std::io::Error) -> NodeError {
 /// Writes files from their templates, and gives them to `user`.
 pub(crate) fn write_files(
     files: &[FileTemplate],
-    user: Option<&User>,
+    user: Option<&OrdinaryUser>,
     scope: &dyn Scope,
 ) -> Result<(), String> {
     for file in files {
@@ -281,11 +280,12 @@ impl System for ProcessSystem {
         let node = shared.definition_of(place.node);
         write_files(&node.files, shared.user.as_ref(), &scope)?;
         let mut command = command::filled(&node.command, &node.environment, &scope)?;
-        if let Some(user) = &shared.user {
-            user.apply(&mut command);
-        }
         command.current_dir(&place.folder);
         Ok(command)
+    }
+
+    fn user(&self) -> Option<&OrdinaryUser> {
+        self.0.user.as_ref()
     }
 
     fn ready<'a>(&'a self, place: &'a NodePlace) -> BoxFuture<'a, Result<(), ClientError>> {

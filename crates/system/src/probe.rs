@@ -3,7 +3,7 @@
 use crate::definition::{NodeDefinition, Probe, ProbeQuestion};
 use crate::short_command as command;
 use crate::template::Scope;
-use crate::user::User;
+use seatrial_runner::OrdinaryUser;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -18,7 +18,7 @@ const ANSWER_MAX: usize = 256 * 1024;
 pub(crate) async fn ask(
     probe: &Probe,
     node: &NodeDefinition,
-    user: Option<&User>,
+    user: Option<&OrdinaryUser>,
     scope: &dyn Scope,
 ) -> Result<(), String> {
     let answer = match &probe.question {

@@ -2,8 +2,7 @@
 
 use crate::definition::CommandTemplate;
 use crate::template::{Scope, Template, TemplateWord};
-use crate::user::User;
-use seatrial_runner::Child;
+use seatrial_runner::{Child, OrdinaryUser};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -50,13 +49,13 @@ pub(crate) fn filled(
 /// Runs a command to its end, at most for `limit`, as `user`.
 pub(crate) async fn run(
     mut command: Command,
-    user: Option<&User>,
+    user: Option<&OrdinaryUser>,
     limit: Duration,
 ) -> Result<CommandOutput, String> {
     let shown = shown(&command);
     let failed = |error: io::Error| format!("`{shown}`: {error}");
     if let Some(user) = user {
-        user.apply(&mut command);
+        user.run(&mut command);
     }
     let (output, input) = io::pipe().map_err(failed)?;
     command.stdin(Stdio::null());
@@ -104,7 +103,7 @@ pub(crate) async fn run(
 /// Runs a command and fails unless it succeeds; returns its output.
 pub(crate) async fn succeed(
     command: Command,
-    user: Option<&User>,
+    user: Option<&OrdinaryUser>,
     limit: Duration,
 ) -> Result<String, String> {
     let name = shown(&command);

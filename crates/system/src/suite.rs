@@ -8,10 +8,10 @@ use crate::protocol_message::PROTOCOL_VERSION;
 use crate::short_command::find_program;
 use crate::system_decoder::numbered;
 use crate::system_file::SystemFile;
-use crate::user::User;
 use seatrial_checker::{Checker, ClientProtocol};
 use seatrial_machine::FaultKind;
-use seatrial_suite::{Deployment, Setup, Suite, SuiteError};
+use seatrial_runner::OrdinaryUser;
+use seatrial_suite::{Addressing, Deployment, Setup, Suite, SuiteError};
 use serde_json::{Map, Value as Json, json};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
@@ -96,7 +96,7 @@ impl DataSuite {
         self.check_program(&definition.client.command)?;
         let user = match &definition.user {
             Some(name) => {
-                User::named(&name.value).map_err(|error| self.file.error(name.problem(error)))?
+                OrdinaryUser::named(&name.value).map_err(|error| self.file.error(name.problem(error)))?
             }
             None => None,
         };
@@ -160,8 +160,12 @@ impl Suite for DataSuite {
         }
     }
 
-    fn needs_addresses(&self) -> bool {
-        self.file.definition().has_peer_ports()
+    fn addressing(&self) -> Addressing {
+        if self.file.definition().has_peer_ports() {
+            Addressing::WholeAddresses
+        } else {
+            Addressing::Proxies
+        }
     }
 
     fn evidence_checkers(&self) -> Vec<Box<dyn Checker>> {
@@ -189,7 +193,7 @@ impl Suite for DataSuite {
     fn deploy(&self, setup: &Setup<'_>) -> Result<Deployment, SuiteError> {
         let shared = self.shared(setup.nodes)?;
         let is_uncut = setup.nodes > 1 && !setup.network.has_whole_addresses();
-        if setup.breaks_network && is_uncut && self.needs_addresses() {
+        if setup.breaks_network && is_uncut && self.addressing() == Addressing::WholeAddresses {
             (setup.report)(format_args!(
                 " note: nodes reach named ports of each other directly; faults of the network cut only their client ports"
             ));

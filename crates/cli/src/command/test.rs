@@ -65,7 +65,9 @@ pub(crate) fn run(arguments: &TestArguments, suites: &Suites) -> Result<Exit> {
     };
     let own = suites.options_of(suite)?;
     let mut plan = PlannedTest::new(arguments, suite, own, file, planned)?;
-    plan.network = arguments.network.enter(suite, arguments.capture)?;
+    plan.network = arguments
+        .network
+        .enter(suite, plan.breaks_network(), arguments.capture)?;
     let test = plan.test()?;
     let stop = test.stop.clone();
     let quiet = arguments.run.output.quiet || arguments.run.output.json;

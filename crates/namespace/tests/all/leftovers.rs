@@ -49,7 +49,7 @@ fn victim() {
             let init = network
                 .node_space(node)
                 .unwrap()
-                .enclose(&mut command)
+                .enclose(&mut command, None)
                 .unwrap();
             running.push((command.spawn().unwrap(), init));
             std::thread::sleep(Duration::from_millis(3));

@@ -2,7 +2,7 @@
 
 use crate::with_network;
 use seatrial_machine::NodeId;
-use seatrial_namespace::{NodeInit, NodeNetwork};
+use seatrial_namespace::{NodeInit, NodeNetwork, ProgramUser};
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;
@@ -17,7 +17,7 @@ fn start(network: &NodeNetwork, script: &str) -> (Child, NodeInit) {
     let space = network.node_space(N1).unwrap();
     let mut command = Command::new("sh");
     command.args(["-c", script]).stdout(Stdio::piped());
-    let init = space.enclose(&mut command).unwrap();
+    let init = space.enclose(&mut command, None).unwrap();
     (command.spawn().unwrap(), init)
 }
 
@@ -88,9 +88,35 @@ fn a_missing_program_is_an_error_of_the_start() {
         network.add_node(N1).unwrap();
         let space = network.node_space(N1).unwrap();
         let mut command = Command::new("/nowhere/server");
-        let _init = space.enclose(&mut command).unwrap();
+        let _init = space.enclose(&mut command, None).unwrap();
         let error = command.spawn().unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn a_program_runs_as_another_user_than_its_init() {
+    with_network(|network| {
+        network.add_node(N1).unwrap();
+        let space = network.node_space(N1).unwrap();
+        let mut command = Command::new("sh");
+        let script = "id -u; id -g; id -G; sleep 765432 & wait";
+        command.args(["-c", script]).stdout(Stdio::piped());
+        let (uid, gid) = (65_533, 65_532);
+        let user = ProgramUser { uid, gid };
+        let init = space.enclose(&mut command, Some(user)).unwrap();
+        let mut child = command.spawn().unwrap();
+        let mut text = [0; 18];
+        child.stdout.take().unwrap().read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"65533\n65532\n65532\n");
+        // Init, which is root, still reaches every process of the node.
+        let sleepers = || states("sleep\u{0}765432");
+        wait_for("it sleeps", || sleepers() == ['S']);
+        init.pause().unwrap();
+        wait_for("it stops", || sleepers() == ['T']);
+        init.kill().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+        assert_eq!(sleepers(), []);
     });
 }
 

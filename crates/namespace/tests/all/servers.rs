@@ -45,7 +45,7 @@ impl Cluster {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let space = self.network.node_space(node).unwrap();
-        let init = space.enclose(&mut command).unwrap();
+        let init = space.enclose(&mut command, None).unwrap();
         self.nodes.push((command.spawn().unwrap(), init));
     }
 

@@ -1,0 +1,65 @@
+//! The suites of databases, with real servers: they form in namespaces, are cut, and heal.
+//!
+//! Tests that need a server or namespaces say so and pass where these are missing, except under `CI=true`.
+
+#![allow(clippy::unwrap_used, reason = "a test says what went wrong by failing")]
+
+#[path = "databases/cut_apart.rs"]
+mod cut_apart;
+#[path = "support/scratch.rs"]
+mod scratch;
+
+use scratch::Scratch;
+use serde_json::Value as Json;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One test at a time: six servers and their clients fill a small machine.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+fn machine() -> MutexGuard<'static, ()> {
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A folder that servers which run as another user can enter.
+fn folder(name: &str) -> Scratch {
+    let folder = Scratch::new(name);
+    let all_enter = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(folder.folder(), all_enter).unwrap();
+    folder
+}
+
+/// Runs the binary in this folder.
+fn run(folder: &Scratch, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seatrial"));
+    command.args(words).env("NO_COLOR", "1");
+    command.current_dir(folder.folder()).output().unwrap()
+}
+
+/// What the binary printed on both streams.
+fn printed(output: &Output) -> String {
+    let [out, errors] =
+        [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    assert!(!errors.contains("panicked"), "{errors}");
+    out + &errors
+}
+
+/// The operations of the history in `run` that these words of `show` select.
+fn operations(folder: &Scratch, words: &[&str]) -> Vec<Json> {
+    let output = run(folder, &[&["show", "run", "--json"], words].concat());
+    let text = printed(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let lines = text.lines().filter(|line| line.starts_with('{'));
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// Skips a test with a reason; in CI that is an error.
+fn skip(reason: &str) {
+    let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
+    assert!(!is_ci, "{reason}");
+    eprintln!("skipped: {reason}");
+}

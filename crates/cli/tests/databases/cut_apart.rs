@@ -1,0 +1,133 @@
+//! Every suite on the network that `auto` takes: partitions drop traffic between its nodes, and after them it serves again.
+
+use crate::{folder, machine, operations, printed, run, skip};
+use serde_json::Value as Json;
+
+/// Runs a suite under partitions and checks that they took effect, and that operations succeed after the last one. `statuses` are
+/// the exit statuses that the suite may have: replication that loses acknowledged writes makes it invalid.
+fn is_cut_and_heals(suite: &str, words: &[&str], statuses: &[i32]) {
+    let _one = machine();
+    let folder = folder(suite);
+    let common = [
+        "test",
+        suite,
+        "--faults",
+        "partition",
+        "--interval",
+        "1",
+        "--time",
+        "10",
+        "--rate",
+        "100",
+        "--out",
+        "run",
+        "--json",
+    ];
+    let output = run(&folder, &[&common[..], words].concat());
+    let text = printed(&output);
+    if text.contains("is not installed") {
+        return skip(&text);
+    }
+    let status = output.status.code().unwrap();
+    assert!(statuses.contains(&status), "{text}");
+    let attributes = run(&folder, &["show", "--attributes", "run"]);
+    let attributes: Json = serde_json::from_slice(&attributes.stdout).unwrap();
+    if attributes["network"] == "local" {
+        return skip("namespaces are forbidden here");
+    }
+    let links = links_cut(&operations(&folder, &["--process", "nemesis", "--f", "cut"]));
+    assert!(!links.is_empty(), "no partition: {text}");
+    let has_peers = links.iter().any(|link| !link.contains('c'));
+    assert_eq!(has_peers, attributes["nodes"][1] != Json::Null);
+    let heals = operations(&folder, &["--process", "nemesis", "--f", "heal"]);
+    let dropped = heals
+        .iter()
+        .filter(|op| op["value"].to_string().contains("dropped"));
+    assert!(dropped.count() > 0, "no cut met traffic: {heals:#?}");
+    let healed = heals.last().unwrap()["time"].as_f64().unwrap() / 1e9;
+    let after = format!("{healed}..");
+    let served = operations(&folder, &["--type", "ok", "--time", &after]);
+    assert!(served.len() > 20, "{} after {healed} s", served.len());
+    let capture = folder.folder().join("run/network.pcap");
+    assert!(capture.metadata().unwrap().len() > 10_000);
+}
+
+/// The links that cuts name, as text such as `n1 n2`.
+fn links_cut(cuts: &[Json]) -> Vec<String> {
+    let values = cuts.iter().filter_map(|op| op["value"].as_array());
+    let pair = |link: &Json| {
+        let [from, to] = [&link[0], &link[1]].map(|end| end.as_str().unwrap_or_default());
+        format!("{from} {to}")
+    };
+    values.flatten().map(pair).collect()
+}
+
+#[test]
+fn etcd() {
+    is_cut_and_heals("etcd", &["--workload", "register"], &[0]);
+}
+
+#[test]
+fn redis() {
+    is_cut_and_heals("redis", &[], &[0]);
+}
+
+#[test]
+fn redis_sentinel() {
+    is_cut_and_heals("redis-sentinel", &["--down-after", "500"], &[0, 1]);
+}
+
+#[test]
+fn redis_cluster() {
+    is_cut_and_heals("redis-cluster", &["--down-after", "500"], &[0, 1]);
+}
+
+#[test]
+fn postgres() {
+    is_cut_and_heals("postgres", &[], &[0]);
+}
+
+#[test]
+fn postgres_standby() {
+    let reads = ["--reads", "primary"];
+    is_cut_and_heals("postgres-standby", &reads, &[0]);
+}
+
+/// PostgreSQL's processes leave their group, and run as another user than root: a pause and a kill reach them all.
+#[test]
+fn all_processes_of_a_server_are_paused_and_killed() {
+    let _one = machine();
+    let folder = folder("postgres-paused");
+    let words = [
+        "test",
+        "postgres",
+        "--faults",
+        "kill,pause,partition:clients",
+        "--interval",
+        "0.4",
+        "--time",
+        "8",
+        "--out",
+        "run",
+    ];
+    let output = run(&folder, &words);
+    let text = printed(&output);
+    if text.contains("is not installed") {
+        return skip(&text);
+    }
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let pauses = operations(&folder, &["--process", "nemesis", "--f", "pause"]);
+    let paused = |op: &&Json| {
+        let value = op["value"].to_string();
+        let count = value.split_whitespace().nth(1).unwrap_or_default();
+        count.parse::<u32>().is_ok_and(|count| count > 5)
+    };
+    assert!(pauses.iter().any(|op| paused(&op)), "{pauses:#?}");
+    let kills = operations(&folder, &["--process", "nemesis", "--f", "kill"]);
+    assert!(
+        kills
+            .iter()
+            .any(|op| op["value"].to_string().contains("with SIGKILL")),
+        "{kills:#?}"
+    );
+}
