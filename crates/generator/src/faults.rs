@@ -38,6 +38,9 @@ pub struct FaultOptions {
     pub order: FaultOrder,
     /// The targets of each kind; a kind that is missing here draws from its default targets.
     pub targets: BTreeMap<FaultKind, Vec<FaultTarget>>,
+    /// Do links carry packets, as a real network does? Then packets are duplicated and corrupted too. Links of whole messages or
+    /// of byte streams deliver neither.
+    pub has_packets: bool,
     /// Names of faults that are never drawn, because they cannot be carried out where the test runs.
     pub omitted: BTreeSet<&'static str>,
 }
@@ -57,6 +60,7 @@ impl FaultOptions {
             interval,
             order: FaultOrder::Mix,
             targets: BTreeMap::new(),
+            has_packets: false,
             omitted: BTreeSet::new(),
         }
     }

@@ -54,6 +54,16 @@ pub enum Disturbance {
         /// Their extra delay.
         delay: Duration,
     },
+    /// Some packets arrive twice.
+    Duplicate {
+        /// Doubled packets of every hundred.
+        percent: u8,
+    },
+    /// A bit of some packets is flipped. Checksums find it, so the receiver drops the packet.
+    Corrupt {
+        /// Damaged packets of every hundred.
+        percent: u8,
+    },
     /// The link's bandwidth is limited.
     Throttle {
         /// Bytes per second, at least 1.
@@ -76,6 +86,10 @@ pub struct LinkCondition {
     pub lose: u8,
     /// Delayed packets of every hundred, and their extra delay.
     pub reorder: Option<(u8, Duration)>,
+    /// Doubled packets of every hundred.
+    pub duplicate: u8,
+    /// Damaged packets of every hundred.
+    pub corrupt: u8,
     /// Bytes per second, at least 1.
     pub throttle: Option<u64>,
     /// Length of each phase of a flapping link.
@@ -89,11 +103,20 @@ impl LinkCondition {
             Disturbance::Slow { delay, jitter } => self.slow = Some((delay, jitter.min(delay))),
             Disturbance::Lose { percent } => self.lose = percent,
             Disturbance::Reorder { percent, delay } => self.reorder = Some((percent, delay)),
+            Disturbance::Duplicate { percent } => self.duplicate = percent,
+            Disturbance::Corrupt { percent } => self.corrupt = percent,
             Disturbance::Throttle { bytes_per_second } => {
                 self.throttle = Some(bytes_per_second.max(1));
             }
             Disturbance::Flap { period } => self.flap = Some(period.max(Duration::from_nanos(1))),
         }
+    }
+
+    /// Packets of every hundred that do not arrive: lost, or damaged and dropped by the receiver. For links that carry no
+    /// checksums of their own.
+    pub const fn missing_percent(&self) -> u8 {
+        let (lost, damaged) = (self.lose as u16, self.corrupt as u16);
+        (lost + damaged - lost * damaged / 100) as u8
     }
 
     /// How long a flapping link still lets nothing pass, `passed` after it was disturbed; zero while it works.
@@ -423,7 +446,7 @@ const BYTES: FaultParameter =
     FaultParameter::count("bytes", 1..=i64::MAX, "how many bytes are cut off");
 
 /// All faults, by family. Numbers are in their ranges when a row makes a fault of them, so the conversions lose nothing.
-static FAULTS: [FaultInfo; 28] = [
+static FAULTS: [FaultInfo; 30] = [
     FaultInfo::node("kill", FaultKind::Kill, |node, _| Fault::Kill(node)).begins(FaultState::Down),
     FaultInfo::node("restart", FaultKind::Kill, |node, _| Fault::Restart(node))
         .finishes(FaultState::Down),
@@ -451,6 +474,14 @@ static FAULTS: [FaultInfo; 28] = [
         delay: duration_of(n[1]),
     })
     .with(&[PERCENT, DELAY], " {} % by {}"),
+    FaultInfo::disturbance("duplicate", |n| Disturbance::Duplicate {
+        percent: n[0] as u8,
+    })
+    .with(&[PERCENT], " {} %"),
+    FaultInfo::disturbance("corrupt", |n| Disturbance::Corrupt {
+        percent: n[0] as u8,
+    })
+    .with(&[PERCENT], " {} %"),
     FaultInfo::disturbance("throttle", |n| Disturbance::Throttle {
         bytes_per_second: n[0].unsigned_abs(),
     })
@@ -807,6 +838,8 @@ fn disturbance_parts(how: &Disturbance) -> (&'static str, Vec<i64>) {
         Disturbance::Reorder { percent, delay } => {
             ("reorder", vec![i64::from(*percent), nanoseconds(delay)])
         }
+        Disturbance::Duplicate { percent } => ("duplicate", vec![i64::from(*percent)]),
+        Disturbance::Corrupt { percent } => ("corrupt", vec![i64::from(*percent)]),
         Disturbance::Throttle { bytes_per_second } => ("throttle", vec![whole(*bytes_per_second)]),
         Disturbance::Flap { period } => ("flap", vec![nanoseconds(period)]),
     }

@@ -170,7 +170,8 @@ impl MessageNetwork {
             latency = options.draw_latency(&mut link.rng);
             // Both are drawn always, so that an option does not shift the draws of later messages.
             let is_lost = happens(&mut link.rng, options.loss_percent);
-            let is_doubled = happens(&mut link.rng, options.duplication_percent);
+            let doubled = options.duplication_percent.max(link.condition.duplicate);
+            let is_doubled = happens(&mut link.rng, doubled);
             copies = if is_lost { 0 } else { 1 + u8::from(is_doubled) };
         }
         let Some(extra) = extra.filter(|_| copies > 0) else {
@@ -307,7 +308,7 @@ impl LinkState {
         }
         self.traffic.disturbed += 1;
         let condition = self.condition;
-        if happens(&mut self.rng, condition.lose) {
+        if happens(&mut self.rng, condition.missing_percent()) {
             return None;
         }
         if !condition.down_for(now.since(self.since)).is_zero() {

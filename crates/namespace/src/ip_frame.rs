@@ -301,6 +301,31 @@ impl IpFrame {
         frame
     }
 
+    /// Computes the transport checksum, if that was left to the kernel: the frame is then as it would be on a wire.
+    fn finish_checksum(&mut self) {
+        let is_unfinished = self.bytes[0] & NEEDS_CHECKSUM != 0;
+        self.bytes[0] = 0;
+        self.bytes[6..NOTE_LENGTH].fill(0);
+        let Some(field) = self.checksum_field().filter(|_| is_unfinished) else {
+            return;
+        };
+        // The field holds the sum of the pseudo header.
+        let sum = !sum_of(&self.bytes[self.transport..self.end], 0);
+        let is_none = sum == 0 && self.protocol() == UDP; // zero means: no checksum
+        self.set_word(field, if is_none { u16::MAX } else { sum });
+    }
+
+    /// Flips the bit after IPv4's header that a random number chooses. The checksums stay as they were, so the receiver finds it,
+    /// unless its protocol has none.
+    pub(crate) fn flip_bit(&mut self, draw: u64) {
+        self.finish_checksum();
+        let bits = (self.end - self.transport) as u64 * 8;
+        if bits > 0 {
+            let bit = (draw % bits) as usize;
+            self.bytes[self.transport + bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
     #[cfg(test)]
     fn checksums_are_right(&self) -> bool {
         let header = sum_of(&self.bytes[IP..self.transport], 0) == 0xffff;
@@ -351,6 +376,28 @@ mod tests {
         let tcp = parsed.tcp().unwrap();
         assert_eq!((tcp.from_port, tcp.to_port), (7_000, 41_000));
         assert_eq!((tcp.flags, tcp.acknowledged), (RST, None));
+    }
+
+    #[test]
+    fn every_flipped_bit_makes_the_checksum_wrong() {
+        // The kernel left the checksum open: the field holds the sum of the pseudo header.
+        let mut open = reset();
+        open.bytes[0] = NEEDS_CHECKSUM;
+        let pseudo = sum_of(&[], open.pseudo_sum(20));
+        open.set_word(open.transport + 16, pseudo);
+        let mut finished = open.clone();
+        finished.finish_checksum();
+        assert_eq!(finished, reset());
+        for draw in 0..160 {
+            let mut frame = open.clone();
+            frame.flip_bit(draw);
+            assert!(!frame.checksums_are_right(), "{draw}");
+            frame.set_source(B);
+            assert!(!frame.checksums_are_right(), "{draw}, with an alias");
+            let different = frame.bytes[frame.transport..].iter().zip(&reset().bytes[frame.transport..]);
+            let bits: u32 = different.map(|(one, other)| (one ^ other).count_ones()).sum();
+            assert!(bits >= 1, "{draw}");
+        }
     }
 
     #[test]

@@ -11,6 +11,10 @@ pub struct Meter {
     pub held_connections: u64,
     /// Bytes that were sent while the link was disturbed, affected or not.
     pub disturbed_bytes: u64,
+    /// Packets that a switch sent twice.
+    pub duplicated_packets: u64,
+    /// Packets in which a switch flipped a bit.
+    pub corrupted_packets: u64,
     /// Connections broken with RST.
     pub reset_connections: u64,
 }
@@ -24,6 +28,8 @@ impl Meter {
             held_bytes: self.held_bytes + other.held_bytes,
             held_connections: self.held_connections + other.held_connections,
             disturbed_bytes: self.disturbed_bytes + other.disturbed_bytes,
+            duplicated_packets: self.duplicated_packets + other.duplicated_packets,
+            corrupted_packets: self.corrupted_packets + other.corrupted_packets,
             reset_connections: self.reset_connections + other.reset_connections,
         }
     }
@@ -38,6 +44,12 @@ impl Meter {
                 .held_connections
                 .saturating_sub(earlier.held_connections),
             disturbed_bytes: self.disturbed_bytes.saturating_sub(earlier.disturbed_bytes),
+            duplicated_packets: self
+                .duplicated_packets
+                .saturating_sub(earlier.duplicated_packets),
+            corrupted_packets: self
+                .corrupted_packets
+                .saturating_sub(earlier.corrupted_packets),
             reset_connections: self
                 .reset_connections
                 .saturating_sub(earlier.reset_connections),

@@ -357,9 +357,25 @@ impl SwitchState {
         }
     }
 
-    /// Lets a packet of a link pass, now or later, or drops it.
-    fn pass(&mut self, frame: IpFrame, link: Link, port: usize, opens: bool, now: Instant) {
-        match self.links.link(link).pass(frame.length(), opens, now) {
+    /// Lets a packet of a link pass, now or later, once or twice, whole or damaged, or drops it.
+    fn pass(&mut self, mut frame: IpFrame, link: Link, port: usize, opens: bool, now: Instant) {
+        let state = self.links.link(link);
+        let passage = state.pass(frame.length(), opens, now);
+        if passage == Passage::Lost {
+            return;
+        }
+        let change = state.change();
+        if let Some(draw) = change.flipped {
+            frame.flip_bit(draw);
+        }
+        if change.is_doubled {
+            self.pass_on(frame.clone(), link, port, passage);
+        }
+        self.pass_on(frame, link, port, passage);
+    }
+
+    fn pass_on(&mut self, frame: IpFrame, link: Link, port: usize, passage: Passage) {
+        match passage {
             Passage::Lost => {}
             Passage::Now => {
                 self.links.link(link).meter.passed_bytes += frame.length() as u64;

@@ -39,6 +39,15 @@ pub(crate) enum Passage {
     Lost,
 }
 
+/// What happens to a packet that passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PacketChange {
+    /// A random number that chooses the bit to flip; `None`: it stays as it is.
+    pub(crate) flipped: Option<u64>,
+    /// Is it sent twice?
+    pub(crate) is_doubled: bool,
+}
+
 /// Longest time that packets wait for a throttled link; more are lost, as in a router with a full queue.
 const THROTTLED_MAX: Duration = Duration::from_millis(500);
 
@@ -122,6 +131,20 @@ impl SwitchedLink {
             return Passage::Lost;
         }
         self.timing(length, now)
+    }
+
+    /// Draws what happens to a packet that is not lost. Both is possible: then both copies are damaged.
+    pub(crate) fn change(&mut self) -> PacketChange {
+        let mut change = PacketChange::default();
+        if self.happens(self.condition.corrupt) {
+            self.meter.corrupted_packets += 1;
+            change.flipped = Some(self.rng.word());
+        }
+        if self.happens(self.condition.duplicate) {
+            self.meter.duplicated_packets += 1;
+            change.is_doubled = true;
+        }
+        change
     }
 
     /// When a packet that is not lost is due. Delay and jitter keep the order of packets, since disorder is a fault of its own.
@@ -213,6 +236,35 @@ mod tests {
         assert!((250..350).contains(&lost), "{lost}");
         assert_eq!(fates(7, how), fates(7, how));
         assert_ne!(fates(7, how), fates(8, how));
+    }
+
+    #[test]
+    fn as_many_packets_are_changed_as_asked() {
+        let mut links = links(5);
+        let now = Instant::now();
+        let link = links.link(LINK);
+        link.disturb(Disturbance::Duplicate { percent: 20 }, now);
+        link.disturb(Disturbance::Corrupt { percent: 50 }, now);
+        let changes: Vec<PacketChange> = (0..1_000)
+            .map(|_| {
+                assert_eq!(link.pass(100, false, now), Passage::Now);
+                link.change()
+            })
+            .collect();
+        let doubled = changes.iter().filter(|change| change.is_doubled).count();
+        let damaged = changes
+            .iter()
+            .filter(|change| change.flipped.is_some())
+            .count();
+        assert!((150..250).contains(&doubled), "{doubled}");
+        assert!((440..560).contains(&damaged), "{damaged}");
+        let meter = links.meter(&[LINK]);
+        assert_eq!(
+            (meter.duplicated_packets, meter.corrupted_packets),
+            (doubled as u64, damaged as u64)
+        );
+        links.calm();
+        assert_eq!(links.link(LINK).change(), PacketChange::default());
     }
 
     #[test]

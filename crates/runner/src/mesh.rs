@@ -188,6 +188,11 @@ impl Mesh {
         self.control().is_some() || !matches!(self.shared.wiring, Wiring::Direct)
     }
 
+    /// Do links carry packets or messages one by one? Proxies carry streams of bytes.
+    pub fn carries_packets(&self) -> bool {
+        self.control().is_some()
+    }
+
     /// How the endpoints are connected.
     pub fn kind(&self) -> NetworkKind {
         self.switch().map_or(NetworkKind::Local, NodeNetwork::kind)

@@ -4,7 +4,7 @@ use crate::progress::ProgressState;
 use crate::{InjectionResult, Mesh, Meter, NodeError, Nodes};
 use seatrial_generator::{fault_of, membership_value};
 use seatrial_history::{Op, OpType, Value};
-use seatrial_machine::{Fault, FaultEffect, FaultKind, FaultState, Link, Rng, Time};
+use seatrial_machine::{Disturbance, Fault, FaultEffect, FaultKind, FaultState, Link, Rng, Time, counted};
 use seatrial_namespace::NetworkKind;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -57,6 +57,9 @@ const RESET_LIMIT: Duration = Duration::from_secs(2);
 /// The reason why a fault of links has no effect in a mesh that connects endpoints directly.
 const NO_PROXIES: &str =
     "this test was set up without faults of the network (Test::breaks_network)";
+
+/// The reason why packets are not duplicated on the way of a proxy.
+const NO_PACKETS: &str = "a proxy carries streams of bytes, in which TCP discards copies (--network netns or userns has packets)";
 
 impl Nemesis {
     pub(crate) fn new(
@@ -124,6 +127,12 @@ impl Nemesis {
         }
         match fault {
             Fault::Cut(links) => self.mesh.cut(links),
+            Fault::Disturb {
+                how: Disturbance::Duplicate { .. },
+                ..
+            } if !self.mesh.carries_packets() => {
+                return Ok(InjectionResult::nothing(NO_PACKETS));
+            }
             Fault::Disturb { links, how } => self.mesh.disturb(links, *how),
             Fault::Reset(links) => return Ok(self.reset(links).await),
             Fault::Heal => {
@@ -298,8 +307,30 @@ fn network_effect(fault: &Fault, meter: Meter, kind: NetworkKind) -> InjectionRe
         _ if meter.disturbed_bytes == 0 => {
             InjectionResult::nothing(format!("{text}: no traffic on these links meanwhile"))
         }
+        Fault::Disturb {
+            how: Disturbance::Duplicate { .. },
+            ..
+        } if kind.has_whole_addresses() => {
+            changed(&text, meter.duplicated_packets, "were sent twice")
+        }
+        Fault::Disturb {
+            how: Disturbance::Corrupt { .. },
+            ..
+        } if kind.has_whole_addresses() => changed(
+            &text,
+            meter.corrupted_packets,
+            "had a bit flipped, for which the receivers dropped them",
+        ),
         _ => InjectionResult::done(format!("{text}: disturbed {} bytes", meter.disturbed_bytes)),
     }
+}
+
+/// The effect of a fault that changes some of the packets.
+fn changed(text: &str, packets: u64, how: &str) -> InjectionResult {
+    if packets == 0 {
+        return InjectionResult::nothing(format!("{text}: it met no packet meanwhile"));
+    }
+    InjectionResult::done(format!("{text}: {} {how}", counted(packets, "packet")))
 }
 
 #[cfg(test)]

@@ -199,7 +199,7 @@ impl Network {
         };
         let rng = &mut self.rng;
         let mut happens = |percent: u8| percent > 0 && rng.below(100) < u64::from(percent);
-        if happens(disturbed.condition.lose) {
+        if happens(disturbed.condition.missing_percent()) {
             return None;
         }
         if !disturbed

@@ -27,6 +27,16 @@ pub fn beginnings() -> Vec<Beginning> {
             text: include_str!("../examples/postgres.toml"),
         },
         Beginning {
+            name: "nats",
+            about: "three NATS servers with JetStream, with a client in Python",
+            text: include_str!("../examples/nats.toml"),
+        },
+        Beginning {
+            name: "kafka",
+            about: "three Kafka brokers, with a client in Python (kafka-python)",
+            text: include_str!("../examples/kafka.toml"),
+        },
+        Beginning {
             name: "blank",
             about: "a server of your own: every key, with what to change",
             text: include_str!("../examples/blank.toml"),

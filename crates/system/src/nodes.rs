@@ -14,6 +14,7 @@ use seatrial_runner::{
 };
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -227,12 +228,26 @@ impl SystemNodes {
     }
 }
 
-/// Numbers of free ports of a node's address. All listeners stay open until the last number is known.
+/// Numbers of free ports of a node's address: those after its port for clients if it has the address to itself. Otherwise all
+/// listeners stay open until the last number is known.
 fn free_ports(place: &NodePlace, count: usize) -> Result<Vec<u16>, NodeError> {
     let failed = |error| NodeError::Address {
         node: place.node,
         error,
     };
+    if place.mesh.has_whole_addresses() {
+        let following = u16::try_from(count).ok().and_then(|count| {
+            let last = place.address.port().checked_add(count)?;
+            Some((place.address.port() + 1..=last).collect())
+        });
+        return following.ok_or_else(|| {
+            let text = format!(
+                "no {count} ports follow port {}, choose a lower one",
+                place.address.port()
+            );
+            failed(io::Error::new(io::ErrorKind::InvalidInput, text))
+        });
+    }
     let listeners: Vec<TcpListener> = (0..count)
         .map(|_| TcpListener::bind((place.address.ip(), 0)))
         .collect::<Result<_, _>>()
@@ -243,7 +258,7 @@ fn free_ports(place: &NodePlace, count: usize) -> Result<Vec<u16>, NodeError> {
     ports.collect::<Result<_, _>>().map_err(failed)
 }
 
-fn file_error(path: &Path, error: std::io::Error) -> NodeError {
+fn file_error(path: &Path, error: io::Error) -> NodeError {
     NodeError::File {
         path: path.to_owned(),
         error,
@@ -258,7 +273,7 @@ pub(crate) fn write_files(
 ) -> Result<(), String> {
     for file in files {
         let path = PathBuf::from(file.path.fill(scope)?);
-        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+        let failed = |error: io::Error| format!("{}: {error}", path.display());
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(failed)?;
         }

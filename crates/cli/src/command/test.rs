@@ -68,6 +68,7 @@ pub(crate) fn run(arguments: &TestArguments, suites: &Suites) -> Result<Exit> {
     plan.network = arguments
         .network
         .enter(suite, plan.breaks_network(), arguments.capture)?;
+    plan.faults.has_packets = plan.network.kind.has_whole_addresses();
     let test = plan.test()?;
     let stop = test.stop.clone();
     let quiet = arguments.run.output.quiet || arguments.run.output.json;

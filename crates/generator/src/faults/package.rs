@@ -311,6 +311,10 @@ impl Packages {
             Disturbance::Throttle { bytes_per_second },
             Disturbance::Flap { period },
         ];
+        if self.options.has_packets {
+            all.push(Disturbance::Duplicate { percent });
+            all.push(Disturbance::Corrupt { percent });
+        }
         let name = |how: Disturbance| {
             let links = Vec::new();
             Fault::Disturb { links, how }.name()

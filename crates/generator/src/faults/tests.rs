@@ -369,6 +369,21 @@ fn omitted_faults_are_never_drawn() {
 }
 
 #[test]
+fn packets_are_changed_where_there_are_packets() {
+    let names = |has_packets| -> BTreeSet<&'static str> {
+        let mut options = only(FaultKind::Packet, 3, 2);
+        options.has_packets = has_packets;
+        let faults = faults(options, 5, 400);
+        faults.iter().map(|(_, fault)| fault.name()).collect()
+    };
+    let streams = ["calm", "flap", "lose", "reorder", "slow", "throttle"];
+    assert_eq!(names(false), BTreeSet::from(streams));
+    let mut packets = BTreeSet::from(streams);
+    packets.extend(["corrupt", "duplicate"]);
+    assert_eq!(names(true), packets);
+}
+
+#[test]
 fn corruption_is_limited_to_a_minority() {
     let mut corrupted = BTreeSet::new();
     for (_, fault) in faults(only(FaultKind::Corruption, 5, 0), 5, 600) {

@@ -111,6 +111,21 @@ fn links_have_short_names() {
 }
 
 #[test]
+fn damaged_packets_are_missing_like_lost_ones() {
+    let missing = |lose, corrupt| {
+        let condition = LinkCondition {
+            lose,
+            corrupt,
+            ..LinkCondition::default()
+        };
+        condition.missing_percent()
+    };
+    let cases = [(0, 0), (30, 0), (0, 30), (50, 50), (100, 100), (1, 100)];
+    let all = cases.map(|(lose, corrupt)| missing(lose, corrupt));
+    assert_eq!(all, [0, 30, 30, 75, 100, 100]);
+}
+
+#[test]
 fn a_flapping_link_fails_in_every_other_phase() {
     let ms = Duration::from_millis;
     let mut condition = LinkCondition::default();

@@ -168,6 +168,75 @@ fn transfers_survive_loss_and_disorder() {
     });
 }
 
+/// A counter of the kernel in this node's network, such as `Udp InCsumErrors`.
+fn counter(network: &NodeNetwork, node: NodeId, protocol: &str, name: &str) -> u64 {
+    let space = network.node_space(node).unwrap();
+    let text = space.run(|| std::fs::read_to_string("/proc/thread-self/net/snmp"));
+    let text = text.unwrap();
+    let prefix = format!("{protocol}: ");
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(&prefix));
+    let (names, numbers) = (lines.next().unwrap(), lines.next().unwrap());
+    let at = names.split(' ').position(|found| found == name).unwrap();
+    numbers.split(' ').nth(at).unwrap().parse().unwrap()
+}
+
+#[test]
+fn duplicates_arrive_twice_and_damaged_packets_not_at_all() {
+    with_network(|network| {
+        for node in [N1, N2] {
+            network.add_node(node).unwrap();
+        }
+        let spaces = [N1, N2].map(|node| network.node_space(node).unwrap());
+        let [sender, receiver] = spaces.map(|space| {
+            let socket = space.run(|| UdpSocket::bind(("0.0.0.0", 9_999))).unwrap();
+            let limit = Some(Duration::from_millis(200));
+            socket.set_read_timeout(limit).unwrap();
+            socket
+        });
+        let target = (network.address(N1, N2).unwrap(), 9_999);
+        let received = || {
+            let mut buffer = [0; 16];
+            let lengths = std::iter::from_fn(|| receiver.recv(&mut buffer).ok());
+            lengths.collect::<Vec<usize>>()
+        };
+        let links = [link(N1, N2)];
+        network.disturb(&links, Disturbance::Duplicate { percent: 100 });
+        sender.send_to(b"one", target).unwrap();
+        assert_eq!(received(), [3, 3]);
+        network.disturb(&links, Disturbance::Corrupt { percent: 100 });
+        sender.send_to(b"two", target).unwrap();
+        assert_eq!(received(), []);
+        let dropped = counter(&network, N2, "Udp", "InCsumErrors");
+        assert_eq!(dropped, 2, "both copies");
+        let meter = network.meter(&links);
+        assert_eq!(
+            (meter.duplicated_packets, meter.corrupted_packets),
+            (2, 1)
+        );
+        network.calm();
+        sender.send_to(b"three", target).unwrap();
+        assert_eq!(received(), [5]);
+    });
+}
+
+#[test]
+fn connections_survive_duplicates_and_damage() {
+    with_network(|network| {
+        add_echo(&network, N1);
+        let (mut stream, _) = connect(network.address(C3, N1).unwrap()).unwrap();
+        let both = [link(C3, N1), link(N1, C3)];
+        network.disturb(&both, Disturbance::Duplicate { percent: 20 });
+        network.disturb(&both, Disturbance::Corrupt { percent: 5 });
+        say(&mut stream, &"abcdefghij".repeat(20_000)).unwrap();
+        let meter = network.meter(&both);
+        assert!(
+            meter.duplicated_packets > 0 && meter.corrupted_packets > 0,
+            "{meter:?}"
+        );
+        assert!(counter(&network, N1, "Tcp", "InCsumErrors") > 0);
+    });
+}
+
 #[test]
 fn a_reset_breaks_both_ends_of_idle_and_of_busy_connections() {
     with_network(|network| {

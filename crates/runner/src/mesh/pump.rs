@@ -91,7 +91,8 @@ fn delay(condition: &LinkCondition, rng: &mut Rng) -> Duration {
     }
     let mut happens = |percent: u8| rng.below(100) < u64::from(percent);
     let mut wait = RETRANSMISSION;
-    while condition.lose > 0 && wait <= RETRANSMISSION_MAX && happens(condition.lose) {
+    let missing = condition.missing_percent();
+    while missing > 0 && wait <= RETRANSMISSION_MAX && happens(missing) {
         total += wait;
         wait *= 2;
     }

@@ -59,7 +59,7 @@ impl Condition {
             .packets
             .reorder
             .map_or(Duration::ZERO, |(_, delay)| delay);
-        let again = if self.packets.lose > 0 {
+        let again = if self.packets.missing_percent() > 0 {
             RETRANSMISSION_MAX
         } else {
             Duration::ZERO
@@ -180,6 +180,7 @@ impl Wire {
             held_connections: self.held_connections.load(Ordering::Relaxed),
             disturbed_bytes: self.disturbed_bytes.load(Ordering::Relaxed),
             reset_connections: self.reset_connections.load(Ordering::Relaxed),
+            ..Meter::default()
         }
     }
 }

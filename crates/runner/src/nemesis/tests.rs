@@ -1,6 +1,6 @@
 use super::*;
 use crate::BoxFuture;
-use seatrial_machine::{Disturbance, NodeId};
+use seatrial_machine::NodeId;
 use std::path::Path;
 use std::sync::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -204,6 +204,53 @@ async fn network_faults_bite_when_traffic_meets_them() {
         .collect();
     assert_eq!(bit, [false, true, true, true], "{:?}", report.records);
     assert!(report.warnings.is_empty(), "{:?}", report.warnings);
+}
+
+#[tokio::test]
+async fn proxies_duplicate_nothing_and_say_so() {
+    let (mut nemesis, _mesh, _) = nemesis();
+    let disturb = |how| Fault::Disturb {
+        links: Link::both(C0, N1).to_vec(),
+        how,
+    };
+    let duplicate = disturb(Disturbance::Duplicate { percent: 10 });
+    let effect = nemesis.execute(&duplicate).await;
+    let InjectionResult::Nothing(reason) = effect else {
+        panic!("{effect:?}");
+    };
+    assert!(reason.contains("TCP discards copies"), "{reason}");
+    // Damaged packets are lost ones, which a proxy turns into delays.
+    let corrupt = disturb(Disturbance::Corrupt { percent: 10 });
+    let effect = nemesis.execute(&corrupt).await;
+    assert!(matches!(effect, InjectionResult::Done(_)), "{effect:?}");
+}
+
+#[test]
+fn the_packets_that_a_switch_changed_are_counted() {
+    let effect = |how, packets| {
+        let fault = Fault::Disturb {
+            links: vec![Link { from: C0, to: N1 }],
+            how,
+        };
+        let meter = Meter {
+            disturbed_bytes: 9_000,
+            duplicated_packets: packets,
+            corrupted_packets: packets,
+            ..Meter::default()
+        };
+        network_effect(&fault, meter, NetworkKind::Netns)
+    };
+    let duplicate = Disturbance::Duplicate { percent: 20 };
+    assert_eq!(
+        effect(duplicate, 3),
+        InjectionResult::done("duplicate c0→n1 20 %: 3 packets were sent twice")
+    );
+    let corrupt = Disturbance::Corrupt { percent: 20 };
+    let InjectionResult::Done(text) = effect(corrupt, 1) else {
+        panic!("one packet is an effect");
+    };
+    assert!(text.contains("1 packet had a bit flipped"), "{text}");
+    assert!(matches!(effect(corrupt, 0), InjectionResult::Nothing(_)));
 }
 
 #[tokio::test]
