@@ -42,6 +42,17 @@ impl Divergence {
         Value::Map(fields.into())
     }
 
+    /// The value of an operation for a node that holds the same data as others of this group, such as the replicas of one
+    /// shard, and is compared with them alone.
+    pub fn in_group(state: Value, group: &str) -> Value {
+        let Value::Map(fields) = state else {
+            return state;
+        };
+        let mut fields = fields.to_vec();
+        fields.push(field("group", Value::text(group)));
+        Value::Map(fields.into())
+    }
+
     /// The value of an operation for a node whose state is not known, for this reason.
     pub fn no_state(node: &str, reason: &str) -> Value {
         let fields = [
@@ -66,6 +77,9 @@ pub struct DivergenceFigures {
 /// The state of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StateFigures {
+    /// The nodes with which it is compared; `None`: all without a group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// Its revision: an index of a log, a number of changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
@@ -166,6 +180,7 @@ fn recorded(value: &Value, operation: u64) -> Option<(String, RecordedState)> {
             "revision" => state.figures.revision = Some(text),
             "hash" => state.figures.hash = Some(text),
             "unknown" => state.figures.unknown = Some(text),
+            "group" => state.figures.group = Some(text),
             "contents" => state.contents = Some(value.clone()),
             _ => {}
         }
@@ -177,18 +192,32 @@ fn recorded(value: &Value, operation: u64) -> Option<(String, RecordedState)> {
     Some((node?, state))
 }
 
+/// The states of a group of nodes, by revision.
+type ByRevision<'s> = BTreeMap<&'s str, Vec<(&'s str, &'s RecordedState)>>;
+
+/// Which nodes of a group are at which revision, if that is not the same one.
+fn still_behind(by_revision: &ByRevision<'_>) -> Option<String> {
+    let at = by_revision.iter().map(|(revision, nodes)| {
+        let nodes: Vec<&str> = nodes.iter().map(|(node, _)| *node).collect();
+        format!("{} at {revision}", nodes.join(", "))
+    });
+    let at: Vec<String> = at.collect();
+    (at.len() > 1).then(|| format!("the nodes had not caught up: {}", at.join("; ")))
+}
+
 /// The verdict about these states.
 fn decide(states: BTreeMap<String, RecordedState>) -> Verdict {
     let mut verdict = Verdict::valid(NAME);
-    let mut by_revision: BTreeMap<&str, Vec<(&str, &RecordedState)>> = BTreeMap::new();
+    let mut groups: BTreeMap<Option<&str>, ByRevision<'_>> = BTreeMap::new();
     for (node, state) in &states {
         if state.figures.unknown.is_none() {
+            let by_revision = groups.entry(state.figures.group.as_deref()).or_default();
             let revision = state.figures.revision.as_deref().unwrap_or_default();
             by_revision.entry(revision).or_default().push((node, state));
         }
     }
-    let found: Vec<Finding> = by_revision
-        .iter()
+    let found = groups.values().flatten();
+    let found: Vec<Finding> = found
         .flat_map(|(revision, nodes)| diverged(revision, nodes))
         .collect();
     let silent = states.iter().filter_map(|(node, state)| {
@@ -205,13 +234,8 @@ fn decide(states: BTreeMap<String, RecordedState>) -> Verdict {
         verdict = verdict.unknown("no node reported its state");
     } else if !silent.is_empty() {
         verdict = verdict.unknown(silent.join("; "));
-    } else if by_revision.len() > 1 {
-        let at = by_revision.iter().map(|(revision, nodes)| {
-            let nodes: Vec<&str> = nodes.iter().map(|(node, _)| *node).collect();
-            format!("{} at {revision}", nodes.join(", "))
-        });
-        let at: Vec<String> = at.collect();
-        verdict = verdict.unknown(format!("the nodes had not caught up: {}", at.join("; ")));
+    } else if let Some(reason) = groups.values().find_map(still_behind) {
+        verdict = verdict.unknown(reason);
     }
     let states = states
         .into_iter()
@@ -361,6 +385,36 @@ mod tests {
         let expected = "n3 diverged from n1, n2 at revision 7: hash cd, not ab\nfirst difference: :y: 4, not 3";
         assert_eq!(finding.summary, expected);
         assert_eq!(finding.operations, [3, 1, 2]);
+    }
+
+    #[test]
+    fn nodes_are_compared_with_their_own_group() {
+        let of = |group, state| Divergence::in_group(state, group);
+        let shards = |last| {
+            vec![
+                of("a", state("n1", "7", "ab")),
+                of("b", state("n2", "9", "cd")),
+                of("a", state("n3", "7", "ab")),
+                of("b", state("n4", "9", last)),
+            ]
+        };
+        assert_eq!(check(shards("cd")).valid, Validity::Valid);
+        let verdict = check(shards("ef"));
+        assert_eq!(verdict.valid, Validity::Invalid);
+        let summary = &verdict.findings[0].summary;
+        assert!(
+            !summary.contains("n1") && summary.contains("n4"),
+            "{summary}"
+        );
+        let behind = check(vec![
+            of("a", state("n1", "7", "ab")),
+            of("b", state("n2", "9", "cd")),
+            of("a", state("n3", "6", "aa")),
+        ]);
+        let Validity::Unknown(reason) = behind.valid else {
+            panic!("n3 is behind");
+        };
+        assert_eq!(reason, "the nodes had not caught up: n3 at 6; n1 at 7");
     }
 
     #[test]

@@ -41,9 +41,7 @@ impl NetworkChoice {
         );
         let (kind, limits) = match self {
             NetworkChoice::Kind(kind) => (kind, Vec::new()),
-            NetworkChoice::Auto
-                if !breaks_network || suite.addressing() == Addressing::Proxies =>
-            {
+            NetworkChoice::Auto if !breaks_network || suite.addressing() == Addressing::Proxies => {
                 (NetworkKind::Local, Vec::new())
             }
             NetworkChoice::Auto => {

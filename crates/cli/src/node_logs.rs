@@ -19,16 +19,40 @@ const PIECE: usize = 64 * 1024;
 /// Jepsen's own log, which has the operations.
 const OWN_LOG: &str = "jepsen.log";
 
-/// The verdict of `log-file-pattern` on the logs beside this history: `n1.log` of a run, or `n1/….log` as Jepsen stores them.
-pub(crate) fn search(history: &Path, patterns: &[String]) -> Result<Verdict> {
+/// The verdict of `log-file-pattern` on the logs of these nodes beside this history: `n1.log` and `n1-….log` of a run, or
+/// `n1/….log` as Jepsen stores them. If the nodes are not known, all logs count.
+pub(crate) fn search(history: &Path, patterns: &[String], nodes: &[String]) -> Result<Verdict> {
     let mut found = LogFilePattern::new(compiled(patterns)?);
     let (folder, logs) = beside(history)?;
     for log in logs {
-        let (node, file) = names(&folder, &log);
-        found.begin(&node, &file);
+        let (start, file) = names(&folder, &log);
+        let node = if nodes.is_empty() {
+            &start
+        } else if let Some(node) = owner(&start, nodes) {
+            node
+        } else {
+            continue;
+        };
+        found.begin(node, &file);
         read(&log, &mut |piece| found.push(piece))?;
     }
     Ok(found.finish())
+}
+
+/// The names of the nodes in the attributes of a history.
+pub(crate) fn nodes_of(attributes: &Json) -> Vec<String> {
+    let nodes = attributes["nodes"].as_array().into_iter().flatten();
+    nodes
+        .filter_map(|node| Some(node.as_str()?.to_owned()))
+        .collect()
+}
+
+/// The node whose logs begin with this name: its own, or that of a log of its program, which is kept as `n1-NAME.log`.
+fn owner<'n>(start: &str, nodes: &'n [String]) -> Option<&'n String> {
+    nodes.iter().find(|node| {
+        let rest = start.strip_prefix(node.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    })
 }
 
 /// The causes of a report's findings: what the history and the logs of its nodes beside it say. Nothing is read if there are
@@ -39,20 +63,15 @@ pub(crate) fn causes(
     history: Option<&Path>,
 ) -> Result<Causes> {
     let mut search = report.search_causes(source).map_err(of_source)?;
-    let nodes = report.attributes["nodes"].as_array();
-    let nodes: Vec<&str> = nodes
-        .into_iter()
-        .flatten()
-        .filter_map(Json::as_str)
-        .collect();
+    let nodes = nodes_of(report.attributes);
     let (true, Some(history), false) = (search.wants_logs(), history, nodes.is_empty()) else {
         return Ok(search.finish());
     };
     let (folder, logs) = beside(history)?;
     for log in logs {
-        let (node, file) = names(&folder, &log);
-        if nodes.contains(&node.as_str()) {
-            search.begin_log(&node, &file);
+        let (start, file) = names(&folder, &log);
+        if let Some(node) = owner(&start, &nodes) {
+            search.begin_log(node, &file);
             read(&log, &mut |piece| search.push_log(piece))?;
         }
     }
@@ -73,7 +92,7 @@ fn beside(history: &Path) -> Result<(PathBuf, Vec<PathBuf>)> {
     Ok((folder.to_owned(), logs))
 }
 
-/// The node whose log this is, and the log's name in its folder.
+/// The first part of a log's path without its extension, which names its node, and its whole path in the folder.
 fn names(folder: &Path, log: &Path) -> (String, String) {
     let name = log.strip_prefix(folder).unwrap_or(log);
     let node = name.components().next();
@@ -146,21 +165,37 @@ mod tests {
             ("n1.log", "fine\n"),
             ("n2/var/log/db.log", "start\npanic: x\n"),
             ("n2/data.bin", "panic"),
+            ("n1-db.log", "start\nslow\n"),
+            ("n10.log", "slow\n"),
+            ("client.log", "slow\n"),
             ("jepsen.log", "panic"),
         ] {
             fs::write(path(name), text).unwrap();
         }
-        let verdict = search(&path("history.sea"), &["none".into(), "panic".into()]).unwrap();
+        let search = |name: &str, patterns: &[&str], nodes: &[&str]| {
+            let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+            let [patterns, nodes]: [Vec<String>; 2] = [owned(patterns), owned(nodes)];
+            search(&path(name), &patterns, &nodes)
+        };
+        let verdict = search("history.sea", &["none", "panic"], &[]).unwrap();
         assert_eq!(verdict.valid, Validity::Invalid);
         let Figures::LogFilePattern(figures) = &verdict.details.figures else {
             panic!("no figures");
         };
-        assert_eq!((figures.files, figures.count), (2, 1));
+        assert_eq!((figures.files, figures.count), (5, 1));
         let found = &figures.matches[0];
         assert_eq!((found.node.as_str(), found.number), ("n2", 2));
         assert_eq!(found.file, "n2/var/log/db.log");
-        assert!(search(&path("history.sea"), &["panic".into(), "(".into()]).is_err());
-        let absent = search(Path::new("-"), &["panic".into()]).unwrap();
+        // The logs of other programs are not those of the nodes.
+        let verdict = search("history.sea", &["slow"], &["n1", "n2"]).unwrap();
+        let Figures::LogFilePattern(figures) = &verdict.details.figures else {
+            panic!("no figures");
+        };
+        assert_eq!((figures.files, figures.count), (3, 1));
+        let found = &figures.matches[0];
+        assert_eq!((found.node.as_str(), &*found.file), ("n1", "n1-db.log"));
+        assert!(search("history.sea", &["panic", "("], &[]).is_err());
+        let absent = search("absent.sea", &["panic"], &[]).unwrap();
         assert!(matches!(absent.valid, Validity::Unknown(_)));
     }
 }

@@ -84,13 +84,22 @@ impl Suites {
         if !is_file(name) {
             return Ok(None);
         }
-        let file = SystemFile::open(Path::new(name))?;
-        let own = file.system_name();
+        self.suite_of(SystemFile::open(Path::new(name))?).map(Some)
+    }
+
+    /// The suite that a file describes, if it describes one: a plan may, too.
+    pub(crate) fn described_by(&self, path: &Path) -> Result<Option<&'static DataSuite>> {
+        let file = SystemFile::open_if_described(path)?;
+        file.map(|file| self.suite_of(file)).transpose()
+    }
+
+    fn suite_of(&self, file: SystemFile) -> Result<&'static DataSuite> {
+        let (name, own) = (file.name(), file.system_name());
         ensure!(
             self.all.iter().all(|suite| suite.name() != own),
             "{name}: system.name: {own:?} is a suite of this program; choose another name"
         );
-        Ok(Some(DataSuite::leak(file)))
+        Ok(DataSuite::leak(file))
     }
 
     /// The suites with workloads: those that can be tested.

@@ -9,6 +9,8 @@ mod scratch;
 
 #[path = "own_system/bad_input.rs"]
 mod bad_input;
+#[path = "own_system/clusters.rs"]
+mod clusters;
 #[path = "own_system/helpers.rs"]
 mod helpers;
 #[path = "own_system/redis.rs"]
@@ -116,7 +118,8 @@ fn the_blank_file_works_and_its_history_can_be_checked_again() {
     assert_eq!(again["counts"], results["counts"]);
     assert_eq!(checker(&again, "client-protocol")["valid"], true);
     let count = |results: &Json| results["checkers"].as_object().unwrap().len();
-    assert_eq!(count(&again), count(&results) - 1, "all but the logs");
+    assert_eq!(count(&again), count(&results));
+    assert_eq!(checker(&again, "log-file-pattern")["valid"], true);
 }
 
 /// The server of the blank file keeps its data in memory.

@@ -4,7 +4,7 @@ use crate::etcd_keys as keys;
 use crate::gateway::Gateway;
 use seatrial_generator::Membership;
 use seatrial_machine::{Fault, NodeId};
-use seatrial_runner::{BoxFuture, ClientError, NodePlace, System, SystemMembers};
+use seatrial_runner::{BoxFuture, ClientError, NodePlace, NodeState, System, SystemMembers};
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -107,6 +107,46 @@ impl System for EtcdSystem {
     fn members(&self) -> Option<&dyn SystemMembers> {
         Some(self)
     }
+
+    fn reports_states(&self) -> bool {
+        true
+    }
+
+    /// Members that have applied the same entries of the log have the same hash, and the same revision.
+    fn state<'a>(
+        &'a self,
+        place: &'a NodePlace,
+    ) -> BoxFuture<'a, Result<Option<NodeState>, ClientError>> {
+        Box::pin(async {
+            if place.nodes.len() == 1 {
+                return Ok(None); // it has no other to be compared with
+            }
+            let before = EtcdStatus::of(place).await?;
+            let mut gateway = Gateway::open(place.address, REPLY).await?;
+            let (revision, hash) = hash(&mut gateway).await?;
+            let after = EtcdStatus::of(place).await?;
+            if before.applied != after.applied {
+                return Err("it is applying entries of the log".into());
+            }
+            Ok(Some(NodeState {
+                revision: format!("applied index {}", after.applied),
+                hash: format!("{hash} at revision {revision}"),
+                contents: None,
+            }))
+        })
+    }
+}
+
+/// The member's revision and the hash of all its keys. Until version 3.5 the gateway has only the hash of its whole storage,
+/// which members share as well.
+async fn hash(gateway: &mut Gateway) -> Result<(i64, i64), ClientError> {
+    let all = json!({"revision": "0"});
+    let answer = match gateway.ask("/v3/maintenance/hashkv", &all).await {
+        Ok(answer) => answer,
+        Err(_) => gateway.ask("/v3/maintenance/hash", &json!({})).await?,
+    };
+    let hash = answer["hash"].as_i64().ok_or("the answer has no hash")?;
+    Ok((unsigned(&answer["header"]["revision"]), hash))
 }
 
 /// What a member says of itself.
@@ -114,6 +154,8 @@ struct EtcdStatus {
     member: i64,
     /// 0 if it knows none.
     leader: i64,
+    /// The last entry of the log that it has applied.
+    applied: i64,
 }
 
 impl EtcdStatus {
@@ -124,6 +166,7 @@ impl EtcdStatus {
             // Members are unsigned: as signed integers they stay different.
             member: unsigned(&status["header"]["member_id"]),
             leader: unsigned(&status["leader"]),
+            applied: unsigned(&status["raftAppliedIndex"]),
         })
     }
 }

@@ -394,9 +394,6 @@ mod tests {
             assert!(!frame.checksums_are_right(), "{draw}");
             frame.set_source(B);
             assert!(!frame.checksums_are_right(), "{draw}, with an alias");
-            let different = frame.bytes[frame.transport..].iter().zip(&reset().bytes[frame.transport..]);
-            let bits: u32 = different.map(|(one, other)| (one ^ other).count_ones()).sum();
-            assert!(bits >= 1, "{draw}");
         }
     }
 

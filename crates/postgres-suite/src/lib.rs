@@ -34,8 +34,8 @@ use postgres_nodes::PostgresSystem;
 use seatrial_machine::FaultKind;
 use seatrial_runner::{NodeLimits, OrdinaryUser, ProcessNodes, ServerProgram, free_ports};
 use seatrial_suite::{
-    Addressing, Deployment, Load, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup, Suite, SuiteError,
-    SuiteOption, Verb,
+    Addressing, Deployment, Load, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup, Suite,
+    SuiteError, SuiteOption, Verb,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,16 +91,24 @@ const USERS: [&str; 2] = ["postgres", "nobody"];
 const ISOLATION: &str = "isolation";
 const SYNCHRONOUS: &str = "synchronous";
 const READS: &str = "reads";
+const TRANSACTIONS: &str = "transactions";
 
 /// The isolation levels; the default first.
 const LEVELS: &[&str] = &["serializable", "repeatable-read", "read-committed"];
 
-const OPTIONS: [SuiteOption; 3] = [
+const OPTIONS: [SuiteOption; 4] = [
     SuiteOption {
         name: ISOLATION,
         value_name: "LEVEL",
         about: "Isolation level of transactions: serializable, repeatable-read, read-committed; it decides the model to check",
         default: Some("serializable"),
+        verbs: &[Verb::Test],
+    },
+    SuiteOption {
+        name: TRANSACTIONS,
+        value_name: "HOW",
+        about: "How transactions are sent: interactive (BEGIN, statements, COMMIT), or short (one statement if they only read or write once)",
+        default: Some("interactive"),
         verbs: &[Verb::Test],
     },
     SuiteOption {
@@ -157,7 +165,7 @@ impl Suite for Postgres {
 
     fn options(&self) -> &'static [SuiteOption] {
         match self.0 {
-            PostgresTopology::One => &OPTIONS[..1],
+            PostgresTopology::One => &OPTIONS[..2],
             PostgresTopology::Standby => &OPTIONS,
         }
     }
@@ -195,6 +203,9 @@ impl Suite for Postgres {
         let isolation = setup.options.one_of(ISOLATION, LEVELS)?;
         let is_synchronous = setup.options.one_of(SYNCHRONOUS, &["off", "on"])? == "on";
         let reads_anywhere = setup.options.one_of(READS, &["any", "primary"])? == "any";
+        let how = setup
+            .options
+            .one_of(TRANSACTIONS, &["interactive", "short"])?;
         let (server, version) = SERVER.version("--version")?;
         if !version.contains(&format!(" {TRIED}.")) {
             (setup.report)(format_args!(
@@ -227,6 +238,7 @@ impl Suite for Postgres {
                 timeout: setup.timeout,
                 reads_anywhere,
                 workload: setup.workload.unwrap_or_default(),
+                is_short: how == "short",
             }),
         })
     }

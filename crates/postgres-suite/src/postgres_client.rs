@@ -20,6 +20,8 @@ pub(crate) struct PostgresClients {
     pub(crate) reads_anywhere: bool,
     /// The workload; empty if the operations come from a plan. It decides what is under a key.
     pub(crate) workload: &'static str,
+    /// Are transactions that only read, or write once, one statement?
+    pub(crate) is_short: bool,
 }
 
 impl Clients for PostgresClients {
@@ -45,6 +47,7 @@ impl Clients for PostgresClients {
                     self.session(slot, PRIMARY).await.ok()
                 },
                 workload: self.workload,
+                is_short: self.is_short,
                 patience: self.timeout,
                 is_broken: false,
             }))
@@ -73,6 +76,7 @@ struct PostgresStore {
     /// The primary; `None` if it is the own node, or could not be reached when the client was opened.
     primary: Option<PostgresSession>,
     workload: &'static str,
+    is_short: bool,
     /// Time limit of a drain.
     patience: Duration,
     is_broken: bool,
@@ -249,6 +253,11 @@ impl PostgresStore {
 
     async fn transaction(&mut self, mops: &[Mop]) -> Result<StoreAnswer, StoreRefusal> {
         let is_read = DataRequest::Transaction(mops).is_read();
+        match mops {
+            _ if self.is_short && is_read => return self.read_at_once(mops).await,
+            [mop] if self.is_short => return self.write_at_once(mop).await,
+            _ => {}
+        }
         let begun = self.session(is_read).batch("begin").await;
         self.inside(is_read, begun).await?;
         let mut seen = Vec::with_capacity(mops.len());
@@ -267,6 +276,34 @@ impl PostgresStore {
         self.at_commit(committed)?;
         let node = self.session(is_read).node;
         Ok(StoreAnswer::value(Value::Txn(Arc::from(seen))).from(node))
+    }
+
+    /// A transaction that only reads, as one statement: one round trip and one snapshot at every isolation level.
+    async fn read_at_once(&mut self, mops: &[Mop]) -> Result<StoreAnswer, StoreRefusal> {
+        let sql = match self.workload {
+            "rw-register" | "long-fork" => "select array[v], k from registers where k = any($1)",
+            _ => "select v, k from lists where k = any($1)",
+        };
+        let keys: Vec<String> = mops.iter().map(|mop| mop.key().to_string()).collect();
+        let rows = self.own.run(sql, &[(&keys as _, Type::TEXT_ARRAY)]).await;
+        let rows = self.at_commit(rows)?;
+        let row_of = |key: &String| {
+            let mut rows = rows.iter();
+            rows.find(|row| row.try_get::<_, &str>(1).is_ok_and(|found| found == key))
+        };
+        let pairs = mops.iter().zip(&keys);
+        let seen =
+            pairs.map(|(mop, key)| observed(mop, row_of(key).map_or(&[], std::slice::from_ref)));
+        let seen = seen.collect::<Result<Vec<Mop>, StoreRefusal>>()?;
+        Ok(StoreAnswer::value(Value::Txn(Arc::from(seen))).from(self.own.node))
+    }
+
+    /// A transaction of one write, as one statement.
+    async fn write_at_once(&mut self, mop: &Mop) -> Result<StoreAnswer, StoreRefusal> {
+        let done = micro_operation(self.writer(), self.workload, mop).await;
+        self.at_commit(done)?;
+        let seen = Value::Txn(Arc::from([mop.clone()]));
+        Ok(StoreAnswer::value(seen).from(self.writer().node))
     }
 
     async fn balances(&mut self) -> Result<StoreAnswer, StoreRefusal> {

@@ -5,7 +5,9 @@ use crate::postgres_session::PostgresSession;
 use crate::tables;
 use seatrial_generator::Membership;
 use seatrial_machine::{Fault, NodeId};
-use seatrial_runner::{BoxFuture, ClientError, NodePlace, OrdinaryUser, System, SystemMembers};
+use seatrial_runner::{
+    BoxFuture, ClientError, NodePlace, NodeState, OrdinaryUser, System, SystemMembers,
+};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -26,6 +28,8 @@ pub(crate) struct PostgresSystem {
 
 /// The primary.
 pub(crate) const PRIMARY: NodeId = NodeId::server(1);
+/// Time limit of the question for a node's state, which reads all rows.
+const STATE_REPLY: Duration = Duration::from_millis(1_900);
 /// Time limit of a question to a node.
 const REPLY: Duration = Duration::from_millis(900);
 
@@ -110,6 +114,28 @@ impl System for PostgresSystem {
 
     fn members(&self) -> Option<&dyn SystemMembers> {
         Some(self)
+    }
+
+    fn reports_states(&self) -> bool {
+        self.has_standby
+    }
+
+    /// All rows of the primary and of its standby, at the end of the log that each has.
+    fn state<'a>(
+        &'a self,
+        place: &'a NodePlace,
+    ) -> BoxFuture<'a, Result<Option<NodeState>, ClientError>> {
+        Box::pin(async {
+            let session =
+                PostgresSession::open(place.node, place.address, None, STATE_REPLY).await?;
+            let rows = session.run(&tables::state(), &[]).await?;
+            let row = rows.first().ok_or("the server returned no state")?;
+            Ok(Some(NodeState {
+                revision: format!("log position {}", row.try_get::<_, String>(0)?),
+                hash: row.try_get(1)?,
+                contents: None,
+            }))
+        })
     }
 }
 

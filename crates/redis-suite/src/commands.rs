@@ -3,7 +3,7 @@
 //! | data | in Redis |
 //! | --- | --- |
 //! | register | a string; a compare-and-set is a script |
-//! | transaction | a script over lists (`append`) and strings (`w`) |
+//! | transaction | a script over lists (`append`) and strings (`w`), or commands between `MULTI` and `EXEC` |
 //! | set, counter | `SADD` and `SMEMBERS`; `INCRBY` and `GET` |
 //! | bank | a string per account; transfers and reads are scripts |
 //! | queue | a list; an element is looked at, then taken if it is still the last |
@@ -53,10 +53,18 @@ if #last ~= #ARGV then return 0 end \
 for i = 1, #ARGV do if last[i] ~= ARGV[i] then return 0 end end \
 redis.call('LTRIM', KEYS[1], 0, -1 - #ARGV) return 1";
 
-/// A command, and the key that decides which node of a cluster it goes to.
+/// What is sent to a server at once.
+pub(crate) enum RedisRequest {
+    /// One command.
+    One(Cmd),
+    /// Commands between `MULTI` and `EXEC`; the reply is the list of theirs.
+    Multi(Vec<Cmd>),
+}
+
+/// A request, and the key that decides which node of a cluster it goes to.
 pub(crate) struct RedisCommand {
     pub(crate) key: String,
-    pub(crate) command: Cmd,
+    pub(crate) request: RedisRequest,
     /// Does it change nothing?
     pub(crate) is_read: bool,
 }
@@ -64,7 +72,7 @@ pub(crate) struct RedisCommand {
 fn command(key: &str, is_read: bool, command: Cmd) -> RedisCommand {
     RedisCommand {
         key: key.to_owned(),
-        command,
+        request: RedisRequest::One(command),
         is_read,
     }
 }
@@ -108,11 +116,44 @@ pub(crate) fn increment(key: &str, by: i64) -> RedisCommand {
     command(key, false, cmd("INCRBY").arg(key).arg(by).clone())
 }
 
+/// What is under the keys of transactions: a read in `MULTI` must name it, a script looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TransactionKeys {
+    Lists,
+    Registers,
+}
+
+/// A transaction as commands between `MULTI` and `EXEC`.
+pub(crate) fn multi(mops: &[Mop], keys: TransactionKeys) -> RedisCommand {
+    let commands = mops.iter().zip(transaction_keys(mops)).map(|(mop, key)| {
+        let named = |name| cmd(name).arg(key).clone();
+        match (mop, keys) {
+            (Mop::Read { .. }, TransactionKeys::Lists) => named("LRANGE").arg(0).arg(-1).clone(),
+            (Mop::Read { .. }, TransactionKeys::Registers) => named("GET"),
+            (Mop::Append { element, .. }, _) => named("RPUSH").arg(*element).clone(),
+            (Mop::Write { value, .. }, _) => named("SET").arg(*value).clone(),
+        }
+    });
+    RedisCommand {
+        key: TRANSACTIONS.to_owned(),
+        request: RedisRequest::Multi(commands.collect()),
+        is_read: is_read(mops),
+    }
+}
+
+fn transaction_keys(mops: &[Mop]) -> Vec<String> {
+    let keys = mops.iter();
+    keys.map(|mop| format!("{TRANSACTIONS}{}", mop.key()))
+        .collect()
+}
+
+fn is_read(mops: &[Mop]) -> bool {
+    mops.iter().all(|mop| matches!(mop, Mop::Read { .. }))
+}
+
+/// A transaction as a script.
 pub(crate) fn transaction(mops: &[Mop]) -> RedisCommand {
-    let keys: Vec<String> = mops
-        .iter()
-        .map(|mop| format!("{TRANSACTIONS}{}", mop.key()))
-        .collect();
+    let keys = transaction_keys(mops);
     let mut call = script(TRANSACTION_SCRIPT, &keys);
     for mop in mops {
         match mop {
@@ -121,8 +162,7 @@ pub(crate) fn transaction(mops: &[Mop]) -> RedisCommand {
             Mop::Write { value, .. } => call.arg("w").arg(*value),
         };
     }
-    let is_read = mops.iter().all(|mop| matches!(mop, Mop::Read { .. }));
-    command(TRANSACTIONS, is_read, call)
+    command(TRANSACTIONS, is_read(mops), call)
 }
 
 pub(crate) fn balances() -> RedisCommand {
@@ -220,6 +260,8 @@ pub(crate) fn transaction_value(mops: &[Mop], reply: &Reply) -> Result<Value, St
         };
         let observed = match item {
             Reply::Nil => Observed::Nil,
+            // A list that is not there is empty for LRANGE.
+            Reply::Array(items) if items.is_empty() => Observed::Nil,
             Reply::Array(_) => Observed::List(integers(item)?.into()),
             other => Observed::Register(integer(other)?.unwrap_or_default()),
         };
@@ -248,16 +290,24 @@ mod tests {
         [read(1), append, read(2)]
     }
 
+    /// The words of a command.
+    fn words(command: &Cmd) -> Vec<String> {
+        let packed = String::from_utf8(command.get_packed_command()).expect("text");
+        let words = packed.split("\r\n");
+        words
+            .filter(|word| !word.starts_with(['*', '$']))
+            .map(str::to_owned)
+            .collect()
+    }
+
     #[test]
     fn transactions_are_one_script_in_one_slot() {
         let call = transaction(&mops());
-        let packed = String::from_utf8(call.command.get_packed_command()).expect("text");
-        let words: Vec<&str> = packed
-            .split("\r\n")
-            .filter(|word| !word.starts_with(['*', '$']))
-            .collect();
+        let RedisRequest::One(command) = &call.request else {
+            panic!("a script is one command");
+        };
         assert_eq!(
-            words[2..],
+            words(command)[2..],
             [
                 "3", "{txn}1", "{txn}1", "{txn}2", "r", "", "append", "7", "r", "", ""
             ]
@@ -267,12 +317,34 @@ mod tests {
     }
 
     #[test]
+    fn transactions_are_commands_in_one_slot() {
+        let sent = |keys| {
+            let call = multi(&mops(), keys);
+            assert!(!call.is_read && call.key == TRANSACTIONS);
+            let RedisRequest::Multi(commands) = call.request else {
+                panic!("several commands");
+            };
+            let lines = commands.iter().map(|command| words(command).join(" "));
+            lines.map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            sent(TransactionKeys::Lists),
+            ["LRANGE {txn}1 0 -1", "RPUSH {txn}1 7", "LRANGE {txn}2 0 -1"]
+        );
+        assert_eq!(sent(TransactionKeys::Registers)[2], "GET {txn}2");
+        assert!(multi(&mops()[..1], TransactionKeys::Lists).is_read);
+    }
+
+    #[test]
     fn replies_become_values() {
         let text = |text: &str| Reply::BulkString(text.into());
         let list = Reply::Array(vec![text("3"), text("7")]);
         let reply = Reply::Array(vec![list, Reply::Nil, text("5")]);
         let value = transaction_value(&mops(), &reply).expect("a value");
         assert_eq!(value.to_string(), "[[:r 1 [3 7]] [:append 1 7] [:r 2 5]]");
+        let empty = Reply::Array(vec![Reply::Array(vec![]), Reply::Int(1), text("5")]);
+        let value = transaction_value(&mops(), &empty).expect("a value");
+        assert_eq!(value.to_string(), "[[:r 1 nil] [:append 1 7] [:r 2 5]]");
         let short = Reply::Array(vec![Reply::Nil]);
         assert!(transaction_value(&mops(), &short).is_err());
         assert!(transaction_value(&mops(), &Reply::Okay).is_err());

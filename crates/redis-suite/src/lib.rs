@@ -9,9 +9,9 @@
 //! # Reading order
 //!
 //! `lib.rs` (what the suites declare), `commands.rs` (a request as commands of Redis, and their replies),
-//! `redis_connection.rs` (one connection, and which errors are definite), `redis_session.rs` (which node a command goes
-//! to), `redis_client.rs` (a request from its first command to its answer), `redis_nodes.rs` (the servers), `cluster.rs`
-//! (how a cluster is made from them).
+//! `redis_connection.rs` (one connection, and which errors are definite), `reply_length.rs` (where a reply ends),
+//! `redis_session.rs` (which node a command goes to), `redis_client.rs` (a request from its first command to its answer),
+//! `redis_nodes.rs` (the servers), `cluster.rs` (how a cluster is made from them).
 //!
 //! # What is absent
 //!
@@ -25,14 +25,16 @@ mod redis_client;
 mod redis_connection;
 mod redis_nodes;
 mod redis_session;
+mod reply_length;
 
+use commands::TransactionKeys;
 use redis_client::RedisClients;
 use redis_nodes::RedisSystem;
 use seatrial_machine::FaultKind;
 use seatrial_runner::{NodeLimits, ProcessNodes, ServerProgram, free_ports};
 use seatrial_suite::{
-    Addressing, Deployment, Load, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup, Suite, SuiteError,
-    SuiteOption, Verb,
+    Addressing, Deployment, Load, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup, Suite,
+    SuiteError, SuiteOption, Verb,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,8 +90,9 @@ const DOWN_AFTER: &str = "down-after";
 const MIN_REPLICAS: &str = "min-replicas";
 const DISCOVERY: &str = "discovery";
 const READS: &str = "reads";
+const TRANSACTIONS: &str = "transactions";
 
-const OPTIONS: [SuiteOption; 5] = [
+const OPTIONS: [SuiteOption; 6] = [
     SuiteOption {
         name: FSYNC,
         value_name: "WHEN",
@@ -125,7 +128,33 @@ const OPTIONS: [SuiteOption; 5] = [
         default: Some("primary"),
         verbs: &[Verb::Test],
     },
+    SuiteOption {
+        name: TRANSACTIONS,
+        value_name: "HOW",
+        about: "How transactions are sent: script (EVAL), or multi (MULTI, commands, EXEC)",
+        default: Some("script"),
+        verbs: &[Verb::Test],
+    },
 ];
+
+/// What is under the keys of a workload's transactions, if they are to be sent in `MULTI`.
+fn multi(
+    workload: Option<&'static str>,
+    options: &OptionValues,
+) -> Result<Option<TransactionKeys>, SuiteError> {
+    if options.one_of(TRANSACTIONS, &["script", "multi"])? == "script" {
+        return Ok(None);
+    }
+    let keys = match workload {
+        Some("list-append") => Some(TransactionKeys::Lists),
+        Some(name) if has_registers(name) => Some(TransactionKeys::Registers),
+        _ => None,
+    };
+    keys.map(Some).ok_or_else(|| {
+        let other = workload.unwrap_or("a plan");
+        format!("--transactions multi is for workloads of transactions, not for {other}").into()
+    })
+}
 
 /// The values of the options.
 #[derive(Clone, Copy, Debug)]
@@ -233,7 +262,11 @@ impl Suite for Redis {
             Some(port) => port,
             None => free_ports(setup.nodes, 2, setup.rng.fork("ports").word())?,
         };
-        let system = RedisSystem { server, settings };
+        let system = RedisSystem {
+            server,
+            debugs_on_demand: debugs_on_demand(&version),
+            settings,
+        };
         let limits = NodeLimits {
             ready: Duration::from_secs(40),
             ..NodeLimits::default()
@@ -245,7 +278,53 @@ impl Suite for Redis {
                 settings,
                 timeout: setup.timeout,
                 workload: setup.workload.unwrap_or_default(),
+                multi: multi(setup.workload, setup.options)?,
             }),
         })
+    }
+}
+
+/// Do transactions of this workload read and write registers?
+fn has_registers(workload: &str) -> bool {
+    matches!(workload, "rw-register" | "long-fork")
+}
+
+/// Does this version, such as `Redis server v=7.0.15 sha=…`, have the directive `enable-debug-command`?
+fn debugs_on_demand(version: &str) -> bool {
+    let number = version.split_once("v=").map_or("", |(_, rest)| rest);
+    let major = number.split('.').next().and_then(|text| text.parse().ok());
+    major.is_some_and(|major: u32| major >= 7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_workloads_of_transactions_are_sent_in_multi() {
+        let mut options = OptionValues::default();
+        assert_eq!(multi(Some("set"), &options).unwrap(), None);
+        options.insert(TRANSACTIONS, "multi".into());
+        let keys = |workload| multi(workload, &options);
+        assert_eq!(
+            keys(Some("list-append")).unwrap(),
+            Some(TransactionKeys::Lists)
+        );
+        assert_eq!(
+            keys(Some("long-fork")).unwrap(),
+            Some(TransactionKeys::Registers)
+        );
+        for other in [Some("bank"), None] {
+            let error = keys(other).unwrap_err().to_string();
+            assert!(error.contains("--transactions multi is for"), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_later_versions_have_the_directive() {
+        assert!(debugs_on_demand("Redis server v=7.0.15 sha=00000000:0"));
+        assert!(debugs_on_demand("Redis server v=10.2.0 sha=00000000:0"));
+        assert!(!debugs_on_demand("Redis server v=6.2.7 sha=00000000:0"));
+        assert!(!debugs_on_demand("a server"));
     }
 }

@@ -1,7 +1,7 @@
 //! The clients of a test: requests as commands, one after the other.
 
 use crate::Settings;
-use crate::commands::{self, RedisCommand};
+use crate::commands::{self, RedisCommand, TransactionKeys};
 use crate::redis_session::RedisSession;
 use redis::Value as Reply;
 use seatrial_history::{Key, Value};
@@ -17,6 +17,8 @@ pub(crate) struct RedisClients {
     pub(crate) timeout: Duration,
     /// The workload; empty if the operations come from a plan. It decides what is under a key.
     pub(crate) workload: &'static str,
+    /// What is under the keys of transactions that are commands in `MULTI`; `None`: they are scripts.
+    pub(crate) multi: Option<TransactionKeys>,
 }
 
 impl Clients for RedisClients {
@@ -33,6 +35,7 @@ impl Clients for RedisClients {
             Ok(StoreClient::boxed(RedisStore {
                 session,
                 workload: self.workload,
+                multi: self.multi,
                 patience: self.timeout,
             }))
         })
@@ -43,6 +46,7 @@ impl Clients for RedisClients {
 struct RedisStore {
     session: RedisSession,
     workload: &'static str,
+    multi: Option<TransactionKeys>,
     /// Time limit after which a request that others got ahead of is not tried again.
     patience: Duration,
 }
@@ -81,7 +85,10 @@ impl RedisStore {
                     .await
             }
             DataRequest::Transaction(mops) => {
-                let call = commands::transaction(mops);
+                let call = match self.multi {
+                    Some(keys) => commands::multi(mops, keys),
+                    None => commands::transaction(mops),
+                };
                 self.value(&call, |reply| commands::transaction_value(mops, reply))
                     .await
             }

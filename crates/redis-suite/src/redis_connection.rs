@@ -1,40 +1,158 @@
 //! One connection to a server, and which of its errors are definite.
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, RedisError, RedisResult, Value};
+use crate::reply_length::reply_length;
+use redis::{Cmd, RedisError, RedisResult, Value};
 use seatrial_suite::StoreRefusal;
+use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep};
 
-/// A connection with one request at a time. After a request without a reply it must not be used again: the reply may still come.
-#[derive(Clone)]
-pub(crate) struct Connection(MultiplexedConnection);
+/// A connection with one request at a time, in the task of its client. After a request without a reply it must not be used again:
+/// the reply may still come.
+///
+/// Commands are encoded and replies decoded by the crate `redis`. Its own connections hand each request to another task and the
+/// reply back; here the client's task writes and reads itself.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    /// What was received of replies that are not taken yet.
+    received: Vec<u8>,
+    /// Time limit of connecting, and of the replies to one request.
+    limit: Duration,
+    /// Is moved when it expires, not for each request.
+    timer: Pin<Box<Sleep>>,
+}
+
+/// Bytes that are read at once.
+const PIECE: usize = 16 * 1024;
+/// Length of the longest reply.
+const REPLY_MAX: usize = 256 << 20;
 
 impl Connection {
     /// Connects within the limit, which is also that of each reply.
     pub(crate) async fn open(address: SocketAddr, limit: Duration) -> RedisResult<Connection> {
-        let place = ConnectionAddr::Tcp(address.ip().to_string(), address.port());
-        let options = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(limit))
-            .set_response_timeout(Some(limit));
-        let client = Client::open(place)?;
-        let connection = client.get_multiplexed_async_connection_with_config(&options);
-        Ok(Connection(connection.await?))
+        let mut timer = Box::pin(sleep(limit));
+        let stream = limited(&mut timer, limit, TcpStream::connect(address)).await?;
+        stream.set_nodelay(true)?;
+        Ok(Connection {
+            stream,
+            received: Vec::new(),
+            limit,
+            timer,
+        })
     }
 
     /// Sends a command and waits for its reply.
     pub(crate) async fn ask(&mut self, command: &Cmd) -> RedisResult<Value> {
-        command.query_async(&mut self.0).await
+        let mut replies = self.exchange(&command.get_packed_command(), 1).await?;
+        replies.pop().unwrap_or(Value::Nil).extract_error()
+    }
+
+    /// Sends commands between `MULTI` and `EXEC`, all at once, and waits for the list of their replies.
+    pub(crate) async fn transact(&mut self, commands: &[Cmd]) -> RedisResult<Value> {
+        let mut packed = redis::cmd("MULTI").get_packed_command();
+        for command in commands {
+            command.write_packed_command(&mut packed);
+        }
+        redis::cmd("EXEC").write_packed_command(&mut packed);
+        executed(self.exchange(&packed, commands.len() + 2).await?)
+    }
+
+    /// Sends a request and waits for this number of replies.
+    async fn exchange(&mut self, request: &[u8], count: usize) -> RedisResult<Vec<Value>> {
+        let Connection {
+            stream,
+            received,
+            limit,
+            timer,
+        } = self;
+        let exchanged = async {
+            stream.write_all(request).await?;
+            let mut replies = Vec::with_capacity(count);
+            loop {
+                while let Some(length) = reply_length(received)? {
+                    replies.push(redis::parse_redis_value(&received[..length]));
+                    received.drain(..length);
+                    if replies.len() == count {
+                        return Ok(replies);
+                    }
+                }
+                if received.len() > REPLY_MAX {
+                    return Err(io::Error::other("a reply is longer than 256 MiB"));
+                }
+                received.reserve(PIECE);
+                if stream.read_buf(received).await? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+        };
+        let replies = limited(timer, *limit, exchanged).await?;
+        replies.into_iter().collect()
+    }
+}
+
+/// The result of `doing`; an error if it takes longer than `limit`.
+async fn limited<T>(
+    timer: &mut Pin<Box<Sleep>>,
+    limit: Duration,
+    doing: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    let deadline = Instant::now() + limit;
+    let mut doing = pin!(doing);
+    poll_fn(|context| {
+        if let Poll::Ready(done) = doing.as_mut().poll(context) {
+            return Poll::Ready(done);
+        }
+        // An expiration of an earlier request's deadline only moves the timer.
+        while timer.as_mut().poll(context).is_ready() {
+            if Instant::now() >= deadline {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            timer.as_mut().reset(deadline);
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// The reply to `EXEC`, the last of these. An error before it means that nothing was executed; one inside of it, that the rest
+/// was.
+fn executed(mut replies: Vec<Value>) -> RedisResult<Value> {
+    let unexpected = |detail: String| {
+        let what = "a transaction was executed in part";
+        RedisError::from((redis::ErrorKind::UnexpectedReturnType, what, detail))
+    };
+    let last = replies.pop().unwrap_or(Value::Nil);
+    for reply in replies {
+        reply.extract_error()?;
+    }
+    match last.extract_error()? {
+        Value::Array(items) => {
+            let wrong = items
+                .iter()
+                .find(|item| matches!(item, Value::ServerError(_)));
+            match wrong {
+                Some(error) => Err(unexpected(format!("{error:?}"))),
+                None => Ok(Value::Array(items)),
+            }
+        }
+        other => Err(unexpected(format!("{other:?}"))),
     }
 }
 
 /// Codes of error replies that a server sends before a command, or our scripts, have changed anything.
-const DEFINITE: [&str; 15] = [
+const DEFINITE: [&str; 16] = [
     "ASK",
     "BUSY",
     "CLUSTERDOWN",
     "CROSSSLOT",
     "ERR",
+    "EXECABORT",
     "LOADING",
     "MASTERDOWN",
     "MISCONF",
@@ -59,12 +177,37 @@ pub(crate) fn refusal(error: &RedisError) -> StoreRefusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io;
 
     /// The error that a reply becomes.
     fn replied(reply: &str) -> RedisError {
         let value = redis::parse_redis_value(reply.as_bytes()).expect("a reply");
         value.extract_error().expect_err("an error reply")
+    }
+
+    #[test]
+    fn errors_before_exec_are_definite_and_inside_of_it_are_not() {
+        let parsed = |reply: &str| redis::parse_redis_value(reply.as_bytes()).expect("a reply");
+        let replies = |all: &[&str]| executed(all.iter().map(|reply| parsed(reply)).collect());
+        let value = replies(&["+OK\r\n", "+QUEUED\r\n", "*1\r\n:3\r\n"]).expect("a list");
+        assert_eq!(value, Value::Array(vec![Value::Int(3)]));
+        let moved = [
+            "+OK\r\n",
+            "-MOVED 3999 127.0.0.12:6381\r\n",
+            "-EXECABORT discarded\r\n",
+        ];
+        let error = replies(&moved).expect_err("nothing was executed");
+        assert_eq!(error.code(), Some("MOVED"), "a redirection can be followed");
+        assert!(matches!(refusal(&error), StoreRefusal::Failed(_)));
+        let aborted = ["+OK\r\n", "-EXECABORT discarded\r\n"];
+        let error = replies(&aborted).expect_err("nothing was executed");
+        assert!(matches!(refusal(&error), StoreRefusal::Failed(_)));
+        for inside in ["*2\r\n:3\r\n-ERR wrong\r\n", "*-1\r\n"] {
+            let error = replies(&["+OK\r\n", "+QUEUED\r\n", inside]).expect_err("in part");
+            assert!(
+                matches!(refusal(&error), StoreRefusal::Unknown(_)),
+                "{inside}"
+            );
+        }
     }
 
     #[test]

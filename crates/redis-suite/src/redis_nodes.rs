@@ -7,7 +7,7 @@ use crate::{RedisTopology, Settings};
 use redis::{Value as Reply, cmd};
 use seatrial_generator::Membership;
 use seatrial_machine::{Fault, NodeId};
-use seatrial_runner::{BoxFuture, ClientError, NodePlace, System, SystemMembers};
+use seatrial_runner::{BoxFuture, ClientError, NodePlace, NodeState, System, SystemMembers};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -19,6 +19,8 @@ use std::time::Duration;
 pub(crate) struct RedisSystem {
     /// The program.
     pub(crate) server: PathBuf,
+    /// Does the version forbid the command DEBUG unless it is told otherwise, as 7.0 and later do?
+    pub(crate) debugs_on_demand: bool,
     pub(crate) settings: Settings,
 }
 
@@ -77,6 +79,58 @@ impl System for RedisSystem {
     fn members(&self) -> Option<&dyn SystemMembers> {
         Some(self)
     }
+
+    fn reports_states(&self) -> bool {
+        self.settings.topology != RedisTopology::One
+    }
+
+    /// The digest of all keys, at the position of the stream of changes that the node has. Sentinels hold no data.
+    fn state<'a>(
+        &'a self,
+        place: &'a NodePlace,
+    ) -> BoxFuture<'a, Result<Option<NodeState>, ClientError>> {
+        Box::pin(async {
+            let topology = self.settings.topology;
+            let holds_data = place.node.number() <= topology.data_nodes();
+            if topology == RedisTopology::One || !holds_data {
+                return Ok(None);
+            }
+            let before = position(place).await?;
+            let digest = ask(place.address, cmd("DEBUG").arg("DIGEST")).await?;
+            let hash = word(Some(&digest)).ok_or("the answer to DEBUG DIGEST is no text")?;
+            if position(place).await? != before {
+                return Err("it is receiving changes".into());
+            }
+            Ok(Some(NodeState {
+                revision: before,
+                hash,
+                contents: None,
+            }))
+        })
+    }
+
+    /// In a cluster a primary is compared with its replica.
+    fn state_group(&self, node: NodeId) -> Option<String> {
+        let primaries = self.settings.topology.nodes() / 2;
+        let is_cluster = self.settings.topology == RedisTopology::Cluster;
+        is_cluster.then(|| format!("shard {}", (node.number() - 1) % primaries + 1))
+    }
+}
+
+/// The stream of changes that a node follows or makes, and its position in it.
+async fn position(place: &NodePlace) -> Result<String, ClientError> {
+    let info = ask(place.address, cmd("INFO").arg("replication")).await?;
+    let info = word(Some(&info)).unwrap_or_default();
+    let fields: BTreeMap<&str, &str> = info
+        .lines()
+        .filter_map(|line| line.trim_end().split_once(':'))
+        .collect();
+    let field = |name: &str| fields.get(name).copied().unwrap_or_default();
+    if field("role") == "slave" && field("master_link_status") != "up" {
+        return Err("it has no connection to its primary".into());
+    }
+    let (stream, offset) = (field("master_replid"), field("master_repl_offset"));
+    Ok(format!("{stream}:{offset}"))
 }
 
 impl SystemMembers for RedisSystem {
@@ -128,6 +182,9 @@ impl RedisSystem {
             "bind {ip}\nport {port}\ndir {folder}\ndaemonize no\nprotected-mode no\nsave \"\"\n\
              appendonly yes\nappendfsync {fsync}\nrepl-diskless-sync-delay 0\n"
         );
+        if self.debugs_on_demand {
+            text.push_str("enable-debug-command yes\n"); // for DEBUG DIGEST
+        }
         match self.settings.topology {
             RedisTopology::One => {}
             RedisTopology::Sentinel => {

@@ -1,6 +1,6 @@
 //! The connections of one client, and which node a command goes to.
 
-use crate::commands::RedisCommand;
+use crate::commands::{RedisCommand, RedisRequest};
 use crate::redis_connection::{Connection, refusal};
 use crate::{RedisTopology, Settings};
 use redis::{Cmd, RedisError, Value as Reply, cmd};
@@ -127,7 +127,7 @@ impl RedisSession {
     ) -> Result<(Reply, NodeId), StoreRefusal> {
         let mut node = self.target(call);
         for _ in 0..REDIRECTIONS_MAX {
-            let error = match self.ask_node(node, &call.command).await {
+            let error = match self.send(node, &call.request).await {
                 Ok(reply) => return Ok((reply, node)),
                 Err(CommandError::Error(error)) => error,
                 Err(CommandError::NotSent(reason)) => {
@@ -179,13 +179,27 @@ impl RedisSession {
     }
 
     async fn ask_node(&mut self, node: NodeId, command: &Cmd) -> Result<Reply, CommandError> {
+        let connection = self.connection(node).await?;
+        connection.ask(command).await.map_err(CommandError::Error)
+    }
+
+    async fn send(&mut self, node: NodeId, request: &RedisRequest) -> Result<Reply, CommandError> {
+        let connection = self.connection(node).await?;
+        let reply = match request {
+            RedisRequest::One(command) => connection.ask(command).await,
+            RedisRequest::Multi(commands) => connection.transact(commands).await,
+        };
+        reply.map_err(CommandError::Error)
+    }
+
+    /// The connection to a node, which is opened when it is needed.
+    async fn connection(&mut self, node: NodeId) -> Result<&mut Connection, CommandError> {
         if !self.connections.contains_key(&node) {
             let opened = self.connect(node).await.map_err(CommandError::NotSent)?;
             self.connections.insert(node, opened);
         }
         let connection = self.connections.get_mut(&node);
-        let connection = connection.ok_or_else(|| CommandError::NotSent("no connection".into()))?;
-        connection.ask(command).await.map_err(CommandError::Error)
+        connection.ok_or_else(|| CommandError::NotSent("no connection".into()))
     }
 
     async fn connect(&self, node: NodeId) -> Result<Connection, String> {

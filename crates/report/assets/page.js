@@ -207,40 +207,56 @@
     });
   }
 
-  // A line where it came to light, and its name below, where names do not run into each other.
+  // A line where each came to light, and names below.
   function markFindings(chart) {
     if (chart.root.dataset.lanes) return;
     clipped(chart, (ctx, bbox) => {
       const pixel = devicePixelRatio;
       const bottom = bbox.top + bbox.height;
-      ctx.font = `600 ${11 * pixel}px system-ui, sans-serif`;
-      ctx.textBaseline = "bottom";
-      ctx.lineJoin = "round";
-      let free = -Infinity;
-      for (const finding of [...figures.findings].sort((a, b) => a.end - b.end)) {
-        const found = edges(chart, finding);
-        if (!found) continue;
-        ctx.strokeStyle = colors.invalid;
-        ctx.lineWidth = 1.5 * pixel;
-        ctx.setLineDash([4 * pixel, 3 * pixel]);
+      const placed = figures.findings.map((finding) => ({ name: finding.name, at: edges(chart, finding)?.[1] }));
+      const marks = placed.filter((mark) => mark.at !== undefined).sort((one, other) => one.at - other.at);
+      ctx.strokeStyle = colors.invalid;
+      ctx.lineWidth = 1.5 * pixel;
+      ctx.globalAlpha = marks.length > 12 ? 0.45 : 1;
+      ctx.setLineDash([4 * pixel, 3 * pixel]);
+      for (const mark of marks) {
         ctx.beginPath();
-        ctx.moveTo(found[1], bbox.top);
-        ctx.lineTo(found[1], bottom);
+        ctx.moveTo(mark.at, bbox.top);
+        ctx.lineTo(mark.at, bottom);
         ctx.stroke();
-        ctx.setLineDash([]);
-        const label = "✗ " + finding.name;
-        const wide = ctx.measureText(label).width;
-        const begin = Math.min(found[1] + 3 * pixel, bbox.left + bbox.width - wide - 2 * pixel);
-        if (begin < free) continue;
-        ctx.textAlign = "left";
-        ctx.strokeStyle = colors.surface;
-        ctx.lineWidth = 3 * pixel;
-        ctx.strokeText(label, begin, bottom - 2 * pixel);
+      }
+      ctx.setLineDash([]);
+      ctx.font = `600 ${11 * pixel}px system-ui, sans-serif`;
+      ctx.textAlign = "left";
+      ctx.textBaseline = "bottom";
+      const wide = (label) => ctx.measureText(label).width;
+      for (const { at, label } of findingLabels(marks, wide, 12 * pixel)) {
+        const begin = Math.max(bbox.left + 3 * pixel, Math.min(at + 4 * pixel, bbox.left + bbox.width - wide(label) - 3 * pixel));
+        // Points and lines lie under the name.
+        ctx.globalAlpha = 0.85;
+        ctx.fillStyle = colors.surface;
+        ctx.fillRect(begin - 2 * pixel, bottom - 17 * pixel, wide(label) + 4 * pixel, 15 * pixel);
+        ctx.globalAlpha = 1;
         ctx.fillStyle = colors.invalid;
-        ctx.fillText(label, begin, bottom - 2 * pixel);
-        free = begin + wide + 8 * pixel;
+        ctx.fillText(label, begin, bottom - 3 * pixel);
       }
     });
+  }
+
+  // Findings whose names would run into each other share a label, which says how many they are.
+  function findingLabels(marks, wide, gap) {
+    const groups = [];
+    for (const mark of marks) {
+      const last = groups.at(-1);
+      if (last && mark.at < last.at + wide(findingLabel(last.names)) + gap) last.names.push(mark.name);
+      else groups.push({ at: mark.at, names: [mark.name] });
+    }
+    return groups.map((group) => ({ at: group.at, label: findingLabel(group.names) }));
+  }
+
+  function findingLabel(names) {
+    if (names.length === 1) return "✗ " + names[0];
+    return new Set(names).size === 1 ? `✗ ${names.length} × ${names[0]}` : `✗ ${names.length} findings`;
   }
 
   // Links of findings choose their time in all charts, with a second before and after.
@@ -595,6 +611,12 @@
       const swatch = make("span", "swatch");
       swatch.style.background = `var(--${name})`;
       key.append(swatch, make("span", "", name === "other" ? "other fault" : name));
+      one("chips").append(key);
+    }
+    if (figures.findings.length) {
+      const key = make("span", "key");
+      const swatch = make("span", "swatch found");
+      key.append(swatch, make("span", "", "✗ finding: its time, a line where it came to light"));
       one("chips").append(key);
     }
   }

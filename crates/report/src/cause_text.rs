@@ -80,8 +80,15 @@ fn outermost(operations: &[OperationRecord]) -> Vec<&OperationRecord> {
 fn rest(cause: &FindingCause, shown: u64) -> Option<String> {
     let mut parts = Vec::new();
     let faults = cause.faults.len() as u64 + cause.faults_left_out;
-    if faults > shown {
-        parts.push(count(faults - shown, "more fault"));
+    // Of what was left out, the times are not known here.
+    let later = cause.faults.iter().filter(|fault| fault.begin > cause.end);
+    let later = later.count() as u64;
+    let more = faults.saturating_sub(shown + later);
+    if more > 0 {
+        parts.push(count(more, "more fault"));
+    }
+    if later > 0 {
+        parts.push(count(later, "later fault"));
     }
     let others = cause.others.len() as u64 + cause.others_left_out;
     if others > 0 {
@@ -95,8 +102,8 @@ fn rest(cause: &FindingCause, shown: u64) -> Option<String> {
     if lines > 0 {
         parts.push(count(lines, "log line"));
     }
-    let span = format!("from {} to {}", moment(cause.begin), moment(cause.end));
-    (!parts.is_empty()).then(|| format!("{span}: {}", parts.join(", ")))
+    let (begin, end) = (moment(cause.begin), moment(cause.end));
+    (!parts.is_empty()).then(|| format!("within 1 s of {begin} to {end}: {}", parts.join(", ")))
 }
 
 /// `n1 was killed at 1.070 s, back at 4.281 s`.
@@ -326,7 +333,19 @@ mod tests {
         assert_eq!(lines.len(), 3);
         assert_eq!(
             lines[2],
-            "from 1.021 s to 1.067 s: 1 other operation on 39, 31 log lines"
+            "within 1 s of 1.021 s to 1.067 s: 1 other operation on 39, 31 log lines"
+        );
+        // A fault that began after the operations explains nothing: it is only counted.
+        let later = FaultWindow {
+            begin: 1_900_000_000,
+            ..fault("kill", "kill", &["n2"])
+        };
+        let mut with_later = cause.clone();
+        with_later.faults.push(later);
+        let lines = sentences(&with_later);
+        assert_eq!(
+            lines[2],
+            "within 1 s of 1.021 s to 1.067 s: 1 later fault, 1 other operation on 39, 31 log lines"
         );
         let times: Vec<i64> = timeline(&cause).iter().map(|event| event.time).collect();
         assert!(times.is_sorted() && times.len() == 4, "{times:?}");

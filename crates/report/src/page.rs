@@ -114,7 +114,7 @@ fn chart_section(report: &Report<'_>, charts: Option<&Charts>, page: &mut String
     };
     page.write_str(
         "<section id=\"charts\"><h2>Charts</h2>\n<p class=\"hint\">Drag to zoom in on a stretch of time, double-click to \
-         see all of it. Shaded: faults, and from below the time of each finding.</p>\n<div class=\"chips\" id=\"chips\"></div>\n<noscript><p>The charts need \
+         see all of it. Shaded over the whole height: faults; in the lower fifth: the time of each finding.</p>\n<div class=\"chips\" id=\"chips\"></div>\n<noscript><p>The charts need \
          JavaScript; everything else on this page does not.</p></noscript>\n",
     )?;
     let has_findings = charts.data["findings"]

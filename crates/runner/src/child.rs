@@ -54,15 +54,14 @@ impl Child {
         space: Option<&NodeSpace>,
         user: Option<&OrdinaryUser>,
     ) -> io::Result<Child> {
-        let init = match space {
-            Some(space) => Some(space.enclose(&mut command, user.map(OrdinaryUser::of_program))?),
-            None => {
-                if let Some(user) = user {
-                    user.run(&mut command);
-                }
-                None
-            }
-        };
+        let init = space.map(|space| {
+            let user = user.map(OrdinaryUser::of_program);
+            space.enclose(&mut command, user)
+        });
+        let init = init.transpose()?;
+        if let (None, Some(user)) = (&init, user) {
+            user.run(&mut command);
+        }
         let mut child = fork(ForkRequest {
             command,
             arms_signal: init.is_none(), // the attendant does that itself

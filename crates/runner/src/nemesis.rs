@@ -4,7 +4,9 @@ use crate::progress::ProgressState;
 use crate::{InjectionResult, Mesh, Meter, NodeError, Nodes};
 use seatrial_generator::{fault_of, membership_value};
 use seatrial_history::{Op, OpType, Value};
-use seatrial_machine::{Disturbance, Fault, FaultEffect, FaultKind, FaultState, Link, Rng, Time, counted};
+use seatrial_machine::{
+    Disturbance, Fault, FaultEffect, FaultKind, FaultState, Link, Rng, Time, counted,
+};
 use seatrial_namespace::NetworkKind;
 use std::collections::BTreeSet;
 use std::sync::Arc;

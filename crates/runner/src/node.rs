@@ -70,6 +70,12 @@ pub trait Nodes: Send + Sync {
         Box::pin(std::future::ready(Ok(None)))
     }
 
+    /// The name of the nodes with which the state of this one is compared, if not with that of all: nodes that hold another
+    /// part of the data have another state.
+    fn state_group(&self, _node: NodeId) -> Option<String> {
+        None
+    }
+
     /// Stops a node gracefully, or kills it after its limit.
     fn stop(&self, node: NodeId) -> BoxFuture<'_, Result<(), NodeError>>;
 

@@ -77,6 +77,11 @@ pub trait System: Send + Sync {
         Box::pin(std::future::ready(Ok(None)))
     }
 
+    /// The name of the nodes with which the state of this one is compared ([`Nodes::state_group`]); `None`, the default: all.
+    fn state_group(&self, _node: NodeId) -> Option<String> {
+        None
+    }
+
     /// How nodes join and leave the system; `None`, the default: they do not.
     fn members(&self) -> Option<&dyn SystemMembers> {
         None
@@ -771,6 +776,10 @@ impl Nodes for ProcessNodes {
             let state = self.system.state(place).await;
             state.map_err(|error| NodeError::Members(error.to_string()))
         })
+    }
+
+    fn state_group(&self, node: NodeId) -> Option<String> {
+        self.system.state_group(node)
     }
 
     fn stop(&self, node: NodeId) -> BoxFuture<'_, Result<(), NodeError>> {

@@ -4,6 +4,7 @@ use crate::{NodeState, Nodes};
 use seatrial_checker::Divergence;
 use seatrial_history::{Op, Process, Symbol};
 use seatrial_machine::NodeId;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
@@ -35,15 +36,17 @@ pub(crate) async fn observe(nodes: &Arc<dyn Nodes>) -> Vec<Op> {
         }
         // A node without a state that can be compared has no part in it.
         answers.retain(|(_, answer)| !matches!(answer, Ok(None)));
-        let mut states = answers
-            .iter()
-            .map(|(_, answer)| answer.as_ref().ok().and_then(Option::as_ref));
-        let first = states.next().flatten();
-        let are_equal = first.is_some() && states.all(|state| state == first);
-        if are_equal || began.elapsed() >= QUIESCENCE {
-            let answers = answers.into_iter();
-            return answers
-                .map(|(node, answer)| state_operation(node, answer))
+        let mut groups: BTreeMap<Option<String>, Vec<Option<&NodeState>>> = BTreeMap::new();
+        for (node, answer) in &answers {
+            let state = answer.as_ref().ok().and_then(Option::as_ref);
+            let group = groups.entry(nodes.state_group(*node)).or_default();
+            group.push(state);
+        }
+        if groups.values().all(|states| are_equal(states)) || began.elapsed() >= QUIESCENCE {
+            let group = |node| nodes.state_group(node);
+            let operations = answers.into_iter();
+            return operations
+                .map(|(node, answer)| state_operation(node, answer, group(node)))
                 .collect();
         }
         sleep(INTERVAL).await;
@@ -57,11 +60,18 @@ async fn ask(nodes: &Arc<dyn Nodes>, node: NodeId) -> StateAnswer {
     }
 }
 
+/// Are all of these states known and the same?
+fn are_equal(states: &[Option<&NodeState>]) -> bool {
+    let first = states.first().copied().flatten();
+    first.is_some() && states.iter().all(|state| *state == first)
+}
+
 /// What a node answered to the question for its state: a state, none that can be compared, or why it is not known.
 pub type StateAnswer = Result<Option<NodeState>, String>;
 
-/// The operation that records a node's answer, for the checker `divergence`.
-pub fn state_operation(node: NodeId, answer: StateAnswer) -> Op {
+/// The operation that records a node's answer, for the checker `divergence`, which compares the nodes of a group: of all that have
+/// none, if this is `None`.
+pub fn state_operation(node: NodeId, answer: StateAnswer, group: Option<String>) -> Op {
     let value = match answer {
         Ok(Some(state)) => Divergence::state(
             &node.to_string(),
@@ -71,6 +81,10 @@ pub fn state_operation(node: NodeId, answer: StateAnswer) -> Op {
         ),
         Ok(None) => Divergence::no_state(&node.to_string(), "it has none"),
         Err(reason) => Divergence::no_state(&node.to_string(), &reason),
+    };
+    let value = match group {
+        Some(group) => Divergence::in_group(value, &group),
+        None => value,
     };
     Op {
         kind: seatrial_history::OpType::Info,

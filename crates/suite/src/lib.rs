@@ -112,8 +112,8 @@ impl Default for Load {
 /// work, unless proxies are as good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addressing {
-    /// By the proxies of [`NodePlace::address_of`](seatrial_runner::NodePlace::address_of): `auto` is `local`, which needs nothing
-    /// of the machine.
+    /// By the proxies of [`NodePlace::address_of`](seatrial_runner::NodePlace::address_of): `auto` is `local`, which needs
+    /// nothing of the machine.
     Proxies,
     /// By proxies where there are no namespaces. There faults affect connections; in namespaces they affect packets and all
     /// processes of a node.

@@ -116,14 +116,16 @@ pub(crate) struct SystemDefinition {
     pub(crate) formed: Option<Probe>,
     /// Which node leads: one that answers this.
     pub(crate) leader: Option<Probe>,
+    /// How a node is asked for its state at the end of a test.
+    pub(crate) state: Option<Probe>,
     /// How nodes stop.
     pub(crate) stop: StopDefinition,
     /// Commands that remove what the nodes left outside of their folders.
     pub(crate) wipe: Vec<CommandTemplate>,
     /// Log files in addition to the nodes' output.
     pub(crate) logs: Vec<Template>,
-    /// Lines in logs that are failures.
-    pub(crate) failures: Option<Arc<Pattern>>,
+    /// Regular expressions of lines in logs that are failures.
+    pub(crate) failures: Vec<String>,
     /// The command that prints the version.
     pub(crate) version: Option<CommandTemplate>,
     /// Kinds of faults that are injected unless others are named.

@@ -3,14 +3,15 @@
 use crate::definition::{CommandTemplate, FileTemplate, NodeDefinition, SystemDefinition};
 use crate::helpers;
 use crate::probe;
+use crate::reported_state;
 use crate::scope::{Folders, NodeScope, SystemPlaces};
 use crate::short_command as command;
 use crate::template::Scope;
 use seatrial_generator::Membership;
 use seatrial_machine::{Fault, NodeId, Rng};
 use seatrial_runner::{
-    BoxFuture, ClientError, Death, InjectionResult, Mesh, NodeError, NodeLimits, NodePlace, Nodes,
-    OrdinaryUser, ProcessNodes, Signal, System,
+    BoxFuture, ClientError, Death, InjectionResult, Mesh, NodeError, NodeLimits, NodePlace,
+    NodeState, Nodes, OrdinaryUser, ProcessNodes, Signal, System,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -309,7 +310,8 @@ impl System for ProcessSystem {
             let scope = shared.scope(place.node)?;
             let node = shared.definition_of(place.node);
             let answer = probe::ask(&shared.definition.ready, node, shared.user.as_ref(), &scope);
-            Ok(answer.await?)
+            answer.await?;
+            Ok(())
         })
     }
 
@@ -331,6 +333,26 @@ impl System for ProcessSystem {
 
     fn stop_signal(&self) -> Signal {
         self.0.definition.stop.signal
+    }
+
+    fn reports_states(&self) -> bool {
+        self.0.definition.state.is_some()
+    }
+
+    fn state<'a>(
+        &'a self,
+        place: &'a NodePlace,
+    ) -> BoxFuture<'a, Result<Option<NodeState>, ClientError>> {
+        Box::pin(async {
+            let shared = &self.0;
+            let Some(question) = &shared.definition.state else {
+                return Ok(None);
+            };
+            let scope = shared.scope(place.node)?;
+            let node = shared.definition_of(place.node);
+            let answer = probe::ask(question, node, shared.user.as_ref(), &scope).await?;
+            Ok(Some(reported_state::read(&answer)?))
+        })
     }
 }
 
@@ -368,6 +390,14 @@ impl Nodes for SystemNodes {
 
     fn view(&self) -> BoxFuture<'_, Result<Membership, NodeError>> {
         Box::pin(self.leaders())
+    }
+
+    fn reports_states(&self) -> bool {
+        self.processes.reports_states()
+    }
+
+    fn state(&self, node: NodeId) -> BoxFuture<'_, Result<Option<NodeState>, NodeError>> {
+        self.processes.state(node)
     }
 
     fn stop(&self, node: NodeId) -> BoxFuture<'_, Result<(), NodeError>> {

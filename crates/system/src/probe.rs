@@ -14,20 +14,20 @@ const ASK_LIMIT: Duration = Duration::from_secs(5);
 /// An answer over HTTP is read up to this length.
 const ANSWER_MAX: usize = 256 * 1024;
 
-/// Asks once; an error has the reason why the answer is no.
+/// Asks once; an error has the reason why the answer is no. Returns the text of the answer, which a connection has not.
 pub(crate) async fn ask(
     probe: &Probe,
     node: &NodeDefinition,
     user: Option<&OrdinaryUser>,
     scope: &dyn Scope,
-) -> Result<(), String> {
+) -> Result<String, String> {
     let answer = match &probe.question {
         ProbeQuestion::Tcp(address) => {
             let address = address.fill(scope)?;
             let connected = timeout(ASK_LIMIT, TcpStream::connect(&address)).await;
             let connected = connected.map_err(|_| format!("{address}: timed out"))?;
             return connected
-                .map(drop)
+                .map(|_| String::new())
                 .map_err(|error| format!("{address}: {error}"));
         }
         ProbeQuestion::Http(url) => {
@@ -41,10 +41,10 @@ pub(crate) async fn ask(
         }
     };
     let Some(pattern) = &probe.pattern else {
-        return Ok(());
+        return Ok(answer);
     };
     if answer.lines().any(|line| pattern.is_match(line)) {
-        return Ok(());
+        return Ok(answer);
     }
     let first = answer.lines().find(|line| !line.trim().is_empty());
     let first: String = first.unwrap_or("nothing").chars().take(200).collect();

@@ -2,7 +2,6 @@
 
 use crate::clients::ProgramClients;
 use crate::definition::{CommandTemplate, SystemDefinition};
-use crate::log_failures::LogFailures;
 use crate::nodes::{SharedSystem, SystemNodes};
 use crate::protocol_message::PROTOCOL_VERSION;
 use crate::short_command::find_program;
@@ -23,20 +22,21 @@ pub struct DataSuite {
     about: &'static str,
     workloads: &'static [&'static str],
     faults: &'static [FaultKind],
-    /// Of the last deployment: the checkers of logs read its folder.
-    deployed: OnceLock<Arc<SharedSystem>>,
+    log_patterns: &'static [&'static str],
 }
 
 impl DataSuite {
     /// The suite of this file, for the rest of the program's life.
     pub fn leak(file: SystemFile) -> &'static DataSuite {
         let definition = file.definition();
+        let patterns = definition.failures.iter();
+        let patterns: Vec<&'static str> = patterns.map(|text| &*text.clone().leak()).collect();
         let suite = DataSuite {
             name: definition.name.clone().leak(),
             about: definition.about.clone().leak(),
             workloads: definition.client.workloads.clone().leak(),
             faults: definition.faults.clone().leak(),
-            deployed: OnceLock::new(),
+            log_patterns: patterns.leak(),
             file,
         };
         Box::leak(Box::new(suite))
@@ -95,9 +95,8 @@ impl DataSuite {
         }
         self.check_program(&definition.client.command)?;
         let user = match &definition.user {
-            Some(name) => {
-                OrdinaryUser::named(&name.value).map_err(|error| self.file.error(name.problem(error)))?
-            }
+            Some(name) => OrdinaryUser::named(&name.value)
+                .map_err(|error| self.file.error(name.problem(error)))?,
             None => None,
         };
         Ok(Arc::new(SharedSystem {
@@ -169,15 +168,11 @@ impl Suite for DataSuite {
     }
 
     fn evidence_checkers(&self) -> Vec<Box<dyn Checker>> {
-        let mut checkers: Vec<Box<dyn Checker>> = vec![Box::new(ClientProtocol)];
-        let failures = self.file.definition().failures.clone();
-        if let (Some(pattern), Some(shared)) = (failures, self.deployed.get()) {
-            checkers.push(Box::new(LogFailures {
-                shared: Arc::clone(shared),
-                pattern,
-            }));
-        }
-        checkers
+        vec![Box::new(ClientProtocol)]
+    }
+
+    fn log_patterns(&self) -> &'static [&'static str] {
+        self.log_patterns
     }
 
     fn attributes(&self) -> Map<String, Json> {
@@ -198,8 +193,6 @@ impl Suite for DataSuite {
                 " note: nodes reach named ports of each other directly; faults of the network cut only their client ports"
             ));
         }
-        // A second deployment in one program has its own folder; the checkers of logs belong to the first.
-        let _ = self.deployed.set(Arc::clone(&shared));
         let clients = Arc::new(ProgramClients::new(
             Arc::clone(&shared),
             setup.workload,

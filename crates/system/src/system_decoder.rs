@@ -80,15 +80,15 @@ pub(crate) fn decode(document: &PlanEntry, text: &str) -> Result<SystemDefinitio
             let name = field.text("the name of a user")?.to_owned();
             Ok(Located::new(name, field.entry.at, &field.path))
         })?,
-        ready: match reader.take("ready") {
-            Some(field) => decoder.probe(&field)?,
-            None => tcp_probe(),
-        },
+        ready: reader
+            .read("ready", |field| decoder.probe(field))?
+            .unwrap_or_else(tcp_probe),
         ready_limit: reader
             .read("ready_time", Field::interval)?
             .unwrap_or(READY_LIMIT),
         formed: reader.read("formed", |field| decoder.probe(field))?,
         leader: reader.read("leader", |field| decoder.probe(field))?,
+        state: reader.read("state", |field| decoder.text_probe(field))?,
         stop: match reader.take("stop") {
             Some(field) => decoder.stop(&field)?,
             None => default_stop(),
@@ -99,7 +99,7 @@ pub(crate) fn decode(document: &PlanEntry, text: &str) -> Result<SystemDefinitio
         logs: reader
             .read("logs", |field| decoder.templates(field, "a list of paths"))?
             .unwrap_or_default(),
-        failures: reader.read("failures", patterns)?,
+        failures: reader.read("failures", patterns)?.unwrap_or_default(),
         version: reader.read("version", |field| version_decoder.command(field))?,
         faults: reader
             .read("faults", faults)?
@@ -296,6 +296,15 @@ impl SystemDecoder<'_> {
         Ok(Probe { question, pattern })
     }
 
+    /// A question whose answer is a text.
+    fn text_probe(&self, field: &Field<'_>) -> Result<Probe> {
+        let probe = self.probe(field)?;
+        if matches!(probe.question, ProbeQuestion::Tcp(_)) {
+            return Err(field.problem("a connection has no text: ask with `http` or `command`"));
+        }
+        Ok(probe)
+    }
+
     fn stop(&self, field: &Field<'_>) -> Result<StopDefinition> {
         let mut reader = field.table("a table with `signal`, `command` and `time`")?;
         let names = SIGNALS.map(|(name, _)| name);
@@ -435,21 +444,14 @@ fn pattern(field: &Field<'_>) -> Result<Arc<Pattern>> {
     Ok(Arc::new(pattern))
 }
 
-/// One regular expression that matches what any of these matches.
-fn patterns(field: &Field<'_>) -> Result<Arc<Pattern>> {
+/// The regular expressions of a list, each of which is valid.
+fn patterns(field: &Field<'_>) -> Result<Vec<String>> {
     let items = bounded(field, "a list of regular expressions")?;
-    let known: Vec<Arc<Pattern>> = items.iter().map(pattern).collect::<Result<_>>()?;
-    match &known[..] {
-        [] => Err(field.wrong("a list of at least one regular expression")),
-        [one] => Ok(Arc::clone(one)),
-        several => {
-            let texts = several.iter().map(|one| format!("({})", one.text()));
-            let joined = Pattern::new(&texts.collect::<Vec<_>>().join("|"));
-            joined
-                .map(Arc::new)
-                .map_err(|error| field.problem(format!("together: {error}")))
-        }
+    if items.is_empty() {
+        return Err(field.wrong("a list of at least one regular expression"));
     }
+    let text = |item| Ok(pattern(item)?.text().to_owned());
+    items.iter().map(text).collect()
 }
 
 fn faults(field: &Field<'_>) -> Result<Vec<FaultKind>> {

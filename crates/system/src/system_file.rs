@@ -59,6 +59,24 @@ impl SystemFile {
         Ok(SystemFile::from_text(name, text, home)?)
     }
 
+    /// The same for a file that may be a mere plan: `None` if it has neither of the tables `system` and `client`, is no TOML,
+    /// or is standard input (`-`).
+    pub fn open_if_described(path: &Path) -> Result<Option<SystemFile>, SystemFileError> {
+        let text = match fs::metadata(path) {
+            Ok(found) if found.len() <= TEXT_LENGTH_MAX as u64 => fs::read_to_string(path),
+            _ => return Ok(None), // who reads the plan says what is wrong
+        };
+        let text = text.unwrap_or_default();
+        let source = PlanSource {
+            file: "",
+            text: &text,
+        };
+        let is_described = source.document().is_ok_and(|document| {
+            names(&document).any(|name| SYSTEM_TABLES.contains(&name.text.as_str()))
+        });
+        is_described.then(|| SystemFile::open(path)).transpose()
+    }
+
     /// The file with this text, in the folder `home`.
     pub fn from_text(name: String, text: String, home: PathBuf) -> Result<SystemFile, PlanError> {
         let source = PlanSource {

@@ -1,9 +1,11 @@
 //! How seatrial starts the server's nodes and talks to them.
 
 use seatrial_history::{Op, OpType, Value};
-use seatrial_runner::{BoxFuture, Client, ClientError, ClientSlot, Clients, NodePlace, System};
+use seatrial_runner::{
+    BoxFuture, Client, ClientError, ClientSlot, Clients, NodePlace, NodeState, System,
+};
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +27,30 @@ impl System for Nodes {
         }
         Ok(command)
     }
+
+    fn reports_states(&self) -> bool {
+        true
+    }
+
+    /// What a node holds at the end of the test. The checker `divergence` compares nodes at the same revision.
+    fn state<'a>(
+        &'a self,
+        place: &'a NodePlace,
+    ) -> BoxFuture<'a, Result<Option<NodeState>, ClientError>> {
+        Box::pin(async {
+            let reply = Connection::open(place.address, STATE_TIMEOUT)?.ask("state")?;
+            let (revision, hash) = reply.split_once(' ').ok_or("the state has no hash")?;
+            Ok(Some(NodeState {
+                revision: revision.into(),
+                hash: hash.into(),
+                contents: None,
+            }))
+        })
+    }
 }
+
+/// How long a node may take to report its state.
+const STATE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Opens clients.
 pub struct Connect {
@@ -39,10 +64,7 @@ impl Clients for Connect {
         slot: &'a ClientSlot,
     ) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>> {
         Box::pin(async {
-            let stream = TcpStream::connect_timeout(&slot.address, self.timeout)?;
-            stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(self.timeout))?;
-            let mut connection = Connection(BufReader::new(stream));
+            let mut connection = Connection::open(slot.address, self.timeout)?;
             // A first round trip: whatever fails after it may have reached the server, whatever fails here did not.
             connection.ask("read 0")?;
             Ok(Box::new(connection) as Box<dyn Client>)
@@ -55,6 +77,13 @@ impl Clients for Connect {
 struct Connection(BufReader<TcpStream>);
 
 impl Connection {
+    fn open(address: SocketAddr, timeout: Duration) -> std::io::Result<Connection> {
+        let stream = TcpStream::connect_timeout(&address, timeout)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(timeout))?;
+        Ok(Connection(BufReader::new(stream)))
+    }
+
     fn ask(&mut self, request: &str) -> std::io::Result<String> {
         self.0
             .get_mut()

@@ -5,6 +5,7 @@
 //! | `read KEY` | `nil` or the value |
 //! | `write KEY VALUE` | `ok` |
 //! | `cas KEY OLD NEW` | `ok` or `no` |
+//! | `state` | the number of changes since the first one, and a hash of all registers |
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -21,6 +22,8 @@ struct Registers {
     /// The planted bug: lines that are not in the log yet, since the time of the first.
     delayed: Option<(Vec<u8>, Instant)>,
     is_lazy: bool,
+    /// Number of changes, also of earlier processes.
+    changes: u64,
 }
 
 /// With the planted bug, changes reach the log after this long, although they were acknowledged.
@@ -61,6 +64,7 @@ impl Registers {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut values = BTreeMap::new();
+        let changes = text[..whole].lines().count() as u64;
         for line in text[..whole].lines() {
             if let [key, value] = numbers(line)[..] {
                 values.insert(key, value);
@@ -73,6 +77,7 @@ impl Registers {
             log,
             delayed: None,
             is_lazy,
+            changes,
         })
     }
 
@@ -93,6 +98,7 @@ impl Registers {
                 "ok".into()
             }
             ("cas", [_, _, _]) => "no".into(),
+            ("state", []) => format!("{} {:x}", self.changes, self.hash()),
             _ => "what?".into(),
         })
     }
@@ -112,7 +118,17 @@ impl Registers {
             self.log.sync_data()?;
         }
         self.values.insert(key, value);
+        self.changes += 1;
         Ok(())
+    }
+
+    /// A hash of all registers (FNV-1a).
+    fn hash(&self) -> u64 {
+        let numbers = self.values.iter().flat_map(|(key, value)| [*key, *value]);
+        let bytes = numbers.flat_map(i64::to_le_bytes);
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
     }
 }
 

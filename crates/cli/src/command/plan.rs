@@ -4,15 +4,17 @@ use crate::args::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb
 use crate::exit::Exit;
 use crate::output::say;
 use crate::plan::{ANYTHING, PlanFile, any_workload};
-use crate::suites::Suites;
+use crate::suites::{Suites, failure};
 use anyhow::{Context as _, Result, bail, ensure};
+use seatrial_check::by_name;
 use seatrial_generator::{
     Generator, Interpreter, InterpreterOptions, SimulatedReply, Simulation, THREADS_MAX,
 };
 use seatrial_history::{Op, OpType, Value};
 use seatrial_machine::{NodeId, Rng, counted, unknown_name};
 use seatrial_plan::{PlanEnvironment, PlanLimits, PlanOptions};
-use seatrial_suite::vocabulary;
+use seatrial_suite::{Suite, vocabulary};
+use seatrial_system::DataSuite;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -45,10 +47,66 @@ pub(crate) fn run(arguments: &PlanArguments, suites: &Suites) -> Result<Exit> {
 }
 
 fn check(arguments: &PlanCheckArguments, suites: &Suites) -> Result<Exit> {
+    let path = &arguments.file;
     let suite = arguments.suite.as_deref();
     let suite = suite.map(|name| suites.named(name)).transpose()?;
+    if let Some(system) = suites.described_by(path)? {
+        ensure!(
+            suite.is_none(),
+            "{} describes a system of its own: --suite has no place beside it",
+            path.display()
+        );
+        return check_system(system);
+    }
     let vocabulary = suite.map_or(ANYTHING, vocabulary);
-    let file = PlanFile::open(&arguments.file, &vocabulary)?;
+    let file = PlanFile::open(path, &vocabulary)?;
+    check_plan(&file, suite)?;
+    Ok(Exit::Valid)
+}
+
+/// Checks a file that describes a system, and its plan if there is one.
+fn check_system(system: &'static DataSuite) -> Result<Exit> {
+    let file = system.file();
+    let plan = file.has_plan().then(|| {
+        let (name, text) = (file.name().to_owned(), file.text().to_owned());
+        PlanFile::from_text(name, text, &vocabulary(system))
+    });
+    let plan = plan.transpose()?;
+    say!(" {}: {}", system.name(), system.about());
+    let nodes = counted(system.node_count(None).map_err(failure)?.into(), "node");
+    say!(
+        " system: {nodes}; workloads: {}",
+        system.workloads().join(", ")
+    );
+    say!("");
+    if let Some(plan) = plan {
+        check_plan(&plan, Some(system))?;
+        return Ok(Exit::Valid);
+    }
+    let options = words(file.options());
+    if !options.is_empty() {
+        say!(" test: {}", options.join(", "));
+    }
+    let model = file
+        .options()
+        .model
+        .as_ref()
+        .map(|model| model.value.as_str());
+    let checkers = if let Some(names) = &file.options().checkers {
+        let names = names.iter().map(|name| name.value.as_str());
+        names
+            .map(|name| Ok(by_name(name, model)?.name()))
+            .collect::<Result<Vec<_>>>()?
+    } else {
+        let checkers = system.checkers(system.default_workload(), model)?;
+        checkers.iter().map(|checker| checker.name()).collect()
+    };
+    say!(" checkers: {}", checkers.join(", "));
+    Ok(Exit::Valid)
+}
+
+/// Shows what a plan does.
+fn check_plan(file: &PlanFile, suite: Option<&'static dyn Suite>) -> Result<()> {
     let plan = &file.plan;
     let checkers = match (file.checker_names(), file.workload()) {
         (None, None) => "none: test.checkers is missing".to_owned(),
@@ -75,7 +133,7 @@ fn check(arguments: &PlanCheckArguments, suites: &Suites) -> Result<Exit> {
     for advice in file.advice() {
         say!(" note: {advice}");
     }
-    Ok(Exit::Valid)
+    Ok(())
 }
 
 /// What the plan says about the test, in words.

@@ -19,7 +19,7 @@ use seatrial_generator::{
 use seatrial_machine::{FaultKind, NodeId, Rng};
 use seatrial_plan::{PlanEnvironment, PlanLimits, PlanOptions};
 use seatrial_report::{
-    Drawing, Failovers, OP_COLOR_FILE, Report, html, junit_xml, results_json, text,
+    Causes, Drawing, Failovers, OP_COLOR_FILE, Report, html, junit_xml, results_json, text,
 };
 use seatrial_runner::{
     self as runner, Ended, FolderCheck, Leaders, LiveChecks, Observer, Phase, RunFolder, Stop,
@@ -32,8 +32,8 @@ use seatrial_suite::{
 use seatrial_system::{DataSuite, SystemFile};
 use serde_json::{Map, Value as Json, json};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Seconds of load, unless asked otherwise.
@@ -108,7 +108,12 @@ struct PlannedTest {
     file: Option<PlanFile>,
     /// Options of the plan, or of the file that describes the system.
     planned: PlanOptions,
+    /// The causes of the findings, once the results were made from them.
+    causes: Arc<FoundCauses>,
 }
+
+/// The causes of a test's findings, or why they are not known: searched once, for results, page and last screen.
+type FoundCauses = OnceLock<Result<Causes, String>>;
 
 impl PlannedTest {
     fn new(
@@ -172,6 +177,7 @@ impl PlannedTest {
             suite,
             options: own,
             planned,
+            causes: Arc::default(),
         })
     }
 
@@ -305,7 +311,10 @@ impl PlannedTest {
             certify: true,
             seed: self.seed,
             stop: Stop::new(),
-            results: Box::new(test_results),
+            results: {
+                let causes = Arc::clone(&self.causes);
+                Box::new(move |evidence| test_results(evidence, &causes))
+            },
         })
     }
 
@@ -359,8 +368,10 @@ impl PlannedTest {
         if patterns.is_empty() {
             return Ok(Vec::new());
         }
+        let nodes = (1..=self.nodes).map(|number| NodeId::server(number).to_string());
+        let nodes: Vec<String> = nodes.collect();
         Ok(vec![Box::new(move |history: &Path| {
-            let found = node_logs::search(history, &patterns);
+            let found = node_logs::search(history, &patterns, &nodes);
             found.unwrap_or_else(|error| node_logs::unsearched(&error))
         })])
     }
@@ -473,10 +484,10 @@ impl PlannedTest {
         }
         let history = outcome.source()?;
         let report = Report::new(&outcome.attributes, &outcome.overview, &outcome.verdicts);
-        let causes = node_logs::causes(&report, &*history, Some(&outcome.history_path));
-        let report = match causes {
-            Ok(causes) => report.with_causes(causes),
-            Err(error) => report.warn(unread(&error)),
+        let report = match self.causes.get() {
+            Some(Ok(causes)) => report.with_causes(causes.clone()),
+            Some(Err(reason)) => report.warn(reason.clone()),
+            None => report,
         };
         let drawing = Drawing::read(&report, &*history).map_err(of_source)?;
         let findings = outcome.folder.join("findings");
@@ -651,7 +662,7 @@ fn listen_for_interrupts(stop: Stop, checking: Arc<AtomicBool>, history: PathBuf
 }
 
 /// The document of results.
-fn test_results(evidence: &TestEvidence<'_>) -> Json {
+fn test_results(evidence: &TestEvidence<'_>, causes: &FoundCauses) -> Json {
     let TestEvidence {
         attributes,
         overview,
@@ -663,10 +674,15 @@ fn test_results(evidence: &TestEvidence<'_>) -> Json {
         .checked_in(evidence.checked_in)
         .limited(evidence.limit.to_string())
         .with_failovers(evidence.leaders.map(failovers));
-    match node_logs::causes(&report, &**evidence.source, Some(evidence.history_path)) {
-        Ok(causes) => report = report.with_causes(causes),
-        Err(error) => report = report.warn(unread(&error)),
-    }
+    let found = causes.get_or_init(|| {
+        let path = Some(evidence.history_path);
+        let found = node_logs::causes(&report, &**evidence.source, path);
+        found.map_err(|error| unread(&error))
+    });
+    report = match found {
+        Ok(causes) => report.with_causes(causes.clone()),
+        Err(reason) => report.warn(reason.clone()),
+    };
     for warning in evidence.warnings {
         report = report.warn(warning.clone());
     }

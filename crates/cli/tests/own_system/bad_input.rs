@@ -78,6 +78,60 @@ fn wrong_files_are_errors_with_line_and_column() {
 }
 
 #[test]
+fn a_file_is_checked_without_its_programs() {
+    let folder = file(&[("'sleep'", "'no-such-server'")]);
+    let text = expect(0, &folder, &["plan", "check", "mine.toml"]);
+    assert!(
+        text.contains("system: 1 node; workloads: register"),
+        "{text}"
+    );
+    assert!(text.contains("cas-register"), "its checker: {text}");
+    let wrong = [
+        (
+            ("'600'", "'{adress}'"),
+            "mine.toml:3:23: system.command[1]: unknown word `{adress}` (available: name",
+        ),
+        (
+            ("'register'", "'regster'"),
+            "mine.toml:8:14: client.workloads[0]: unknown workload \"regster\"",
+        ),
+        (
+            ("faults = []", "faults = ['kil']"),
+            "mine.toml:5:11: system.faults[0]: unknown fault \"kil\"",
+        ),
+        (
+            ("faults = []", "state = 'tcp'"),
+            "mine.toml:5:9: system.state: a connection has no text",
+        ),
+        (
+            ("faults = []", "failures = ['(']"),
+            "mine.toml:5:13: system.failures[0]: ",
+        ),
+    ];
+    for (change, message) in wrong {
+        let folder = file(&[change]);
+        let text = expect(254, &folder, &["plan", "check", "mine.toml"]);
+        assert!(text.contains(message), "{message}:\n{text}");
+    }
+    // A plan in the file is checked with the words of its system.
+    let folder = file(&[]);
+    let text = fs::read_to_string(folder.path("mine.toml")).unwrap();
+    let plan = |words: &str| format!("{text}[[phases]]\n{words}\n[test]\ncheckers = ['stats']\n");
+    fs::write(folder.path("mine.toml"), plan("workload = 'register'")).unwrap();
+    let shown = expect(0, &folder, &["plan", "check", "mine.toml"]);
+    assert!(shown.contains("checkers: stats"), "{shown}");
+    fs::write(folder.path("mine.toml"), plan("workload = 'set'")).unwrap();
+    let shown = expect(254, &folder, &["plan", "check", "mine.toml"]);
+    assert!(
+        shown.contains("mine.toml:10:12: ") && shown.contains("unknown workload \"set\""),
+        "{shown}"
+    );
+    let other = ["plan", "check", "mine.toml", "--suite", "kv"];
+    let text = expect(254, &folder, &other);
+    assert!(text.contains("describes a system of its own"), "{text}");
+}
+
+#[test]
 fn missing_programs_are_named_with_the_remedy() {
     let install = "'mine'\ninstall = 'apt-get install my-server'";
     fails(

@@ -209,10 +209,7 @@ fn duplicates_arrive_twice_and_damaged_packets_not_at_all() {
         let dropped = counter(&network, N2, "Udp", "InCsumErrors");
         assert_eq!(dropped, 2, "both copies");
         let meter = network.meter(&links);
-        assert_eq!(
-            (meter.duplicated_packets, meter.corrupted_packets),
-            (2, 1)
-        );
+        assert_eq!((meter.duplicated_packets, meter.corrupted_packets), (2, 1));
         network.calm();
         sender.send_to(b"three", target).unwrap();
         assert_eq!(received(), [5]);

@@ -49,7 +49,8 @@ impl Ending<'_> {
         // The history has no part in this one.
         let patterns = self.log_patterns();
         if !patterns.is_empty() {
-            verdicts.push(node_logs::search(self.path, &patterns)?);
+            let nodes = node_logs::nodes_of(&self.opened.attributes);
+            verdicts.push(node_logs::search(self.path, &patterns, &nodes)?);
         }
         let certificate = self.prove(&mut verdicts)?;
         let overview = std::mem::take(&mut self.answer.overview);
