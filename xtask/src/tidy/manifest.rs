@@ -171,6 +171,36 @@ pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
         if CORES.contains(&name) {
             bans(tree, folder, findings);
         }
+        if manifest.text.lines().any(|line| line == "doctest = false") {
+            examples_that_never_run(tree, folder, findings);
+        }
+    }
+}
+
+/// A crate that keeps rustdoc from its documentation must not have an example there: it would be compiled by nobody.
+fn examples_that_never_run(tree: &Tree, folder: &str, findings: &mut Vec<Finding>) {
+    let source = format!("{folder}/src/");
+    for file in &tree.files {
+        let Some(text) = file
+            .text
+            .as_deref()
+            .filter(|_| file.path.starts_with(&source))
+        else {
+            continue;
+        };
+        let fences = text.lines().enumerate().filter_map(|(at, line)| {
+            let line = line.trim_start();
+            let line = line.strip_prefix("//!").or(line.strip_prefix("///"))?;
+            Some((at, line.trim_start().strip_prefix("```")?))
+        });
+        // Every second one ends an example.
+        for (at, words) in fences.step_by(2) {
+            if words.is_empty() || words.starts_with("rust") || words.starts_with("no_run") {
+                let what =
+                    "an example that is never compiled; remove doctest = false from the manifest";
+                findings.push(Finding::new(&file.path, at + 1, what));
+            }
+        }
     }
 }
 
@@ -430,6 +460,26 @@ mod tests {
             found[0].contains("a crate that the house does not know"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn an_example_that_is_never_compiled_is_found() {
+        let manifest = format!("[lib]\ndoctest = false\n{LINTS}");
+        let text = "//! ```text\n//! a picture\n//! ```\n\n/// ```\n/// let one = 1;\n/// ```\n";
+        let files = |manifest| {
+            [
+                ("crates/host/Cargo.toml", manifest),
+                ("crates/host/src/key.rs", text),
+            ]
+        };
+        let found = said(check, &files(manifest.as_str()));
+        assert_eq!(
+            found,
+            [
+                "crates/host/src/key.rs:5: an example that is never compiled; remove doctest = false from the manifest"
+            ]
+        );
+        assert_eq!(said(check, &files(LINTS)), [""; 0]);
     }
 
     #[test]

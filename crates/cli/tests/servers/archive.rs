@@ -2,7 +2,7 @@
 
 use super::process::{Latencies, Server};
 use super::scratch::Scratch;
-use super::{ATTACK, assert_served, has_sockets, wire};
+use super::{ATTACK, assert_served, can_attack, wire};
 use seatrial_archive::Durability;
 use seatrial_archive_service::message::{self, ClientMessage, MESSAGE_LENGTH_MAX, ServerMessage};
 use seatrial_archive_service::{
@@ -190,7 +190,7 @@ fn attack(address: SocketAddr, big: u64) {
 
 #[test]
 fn an_archive_under_attack_stays_within_its_bounds_and_serves_others() {
-    if !has_sockets(4_096) {
+    if !can_attack(4_096) {
         return;
     }
     let _one = ATTACK.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,7 +2,7 @@
 
 use super::process::{Latencies, Server};
 use super::scratch::Scratch;
-use super::{ATTACK, assert_served, has_sockets, wire};
+use super::{ATTACK, assert_served, can_attack, wire};
 use seatrial_host::Protocol;
 use seatrial_kv::message::{self, MESSAGE_LENGTH_MAX, MessageHeader, MessageKind};
 use seatrial_kv::{Failure, Outcome, Transaction};
@@ -158,7 +158,7 @@ fn attack(address: SocketAddr) {
 
 #[test]
 fn a_store_under_attack_stays_within_its_bounds_and_serves_others() {
-    if !has_sockets(4_096) {
+    if !can_attack(4_096) {
         return;
     }
     let _one = ATTACK.lock().unwrap_or_else(PoisonError::into_inner);

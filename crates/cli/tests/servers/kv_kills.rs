@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Rounds: each one ends with the death of all nodes. `SEATRIAL_KILLS` asks for more.
-const ROUNDS: u64 = 10;
+const ROUNDS: u64 = 5;
 const NODES: usize = 3;
 const CLIENTS: u64 = 6;
 /// Bytes of one element, so that a round makes a few checkpoints.
