@@ -8,7 +8,6 @@ mod plan;
 mod show_arguments;
 mod workload;
 
-use crate::network_choice::{self, NetworkChoice};
 use crate::opened::Opening;
 use crate::source::Reading;
 use crate::suites::HELP_WIDTH;
@@ -28,6 +27,7 @@ pub(crate) use own_system::{ClientArguments, ClientCheckArguments, ClientVerb, I
 pub(crate) use plan::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb};
 use seatrial_check::MinimumLoad;
 use seatrial_interchange::import::Options;
+use seatrial_suite::{NetworkChoice, parse_network_choice};
 pub(crate) use show_arguments::ShowArguments;
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -203,7 +203,7 @@ pub(crate) struct TestArguments {
     pub(crate) seed: Option<u64>,
     /// Network of the nodes: local (loopback and proxies), userns (namespaces, without root), netns (namespaces, as
     /// root), auto (the best that works for suites whose nodes need whole addresses, else local).
-    #[arg(long, value_name = "KIND", default_value = "auto", value_parser = network_choice::parse)]
+    #[arg(long, value_name = "KIND", default_value = "auto", value_parser = parse_network_choice)]
     pub(crate) network: NetworkChoice,
     /// Longest length in MiB of network.pcap in the run folder, the packets of a network of namespaces; 0: none.
     #[arg(long, value_name = "MIB", default_value_t = 64)]

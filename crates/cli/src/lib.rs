@@ -20,7 +20,6 @@ mod interrupt;
 mod load;
 mod logging;
 mod meter;
-mod network_choice;
 mod node_logs;
 mod opened;
 mod output;

@@ -52,8 +52,8 @@ const SOON: Duration = Duration::from_secs(2);
 /// One attack at a time: they measure time.
 static ATTACK: Mutex<()> = Mutex::new(());
 
-/// May this process have the sockets of some thousand attackers, and is the server that of a release? One with debug assertions looks
-/// through all sessions and replays in each turn, which takes minutes and says nothing about the times of the other.
+/// May this process have the sockets of some thousand attackers, and is the server that of a release? One with debug
+/// assertions looks through all sessions and replays in each turn, which takes minutes and says nothing of the other's times.
 fn can_attack(sockets: u64) -> bool {
     if std::env::var_os("SEATRIAL_BIN").is_none() {
         println!("skipped: SEATRIAL_BIN names no release build");

@@ -8,7 +8,7 @@ use crate::{HTTP, LOG, LOG_BLOCKS, MEMORY, PAST_STATES, store_bug};
 use seatrial_host::{
     Booted, HostLimits, PeerOptions, ServeOptions, StatusListener, serve, terminated,
 };
-use seatrial_kv::{BootReport, PAST_STATES_MAX, Replica, ReplicaOptions, WIRE_LENGTH_MAX};
+use seatrial_kv::{BootReport, Bug, PAST_STATES_MAX, Replica, ReplicaOptions, WIRE_LENGTH_MAX};
 use seatrial_machine::{DataFolder, LogName, NodeId, OpenLog};
 use seatrial_suite::{NodeSetup, OptionValues, SuiteError};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -59,11 +59,7 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
         clock: setup.clock.map(ToOwned::to_owned),
     };
     let boot = |data: &DataFolder| {
-        let mut options = ReplicaOptions::new(cluster.node, cluster.voters.iter().copied());
-        options.cluster = cluster.cluster;
-        options.seed = seed();
-        options.incarnation = options.seed;
-        options.bug = bug;
+        let mut options = replica_options(&cluster, bug);
         options.replies_bytes_max = memory / 8;
         options.keeps_log = keeps_log;
         options.past_states = past_states;
@@ -88,6 +84,18 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
     };
     serve(&options, boot, ready, stop)?;
     Ok(())
+}
+
+/// The options of a replica that starts now; the rest is as it is without options.
+fn replica_options(cluster: &NodeCluster, bug: Option<Bug>) -> ReplicaOptions {
+    let seed = seed();
+    ReplicaOptions {
+        cluster: cluster.cluster,
+        seed,
+        incarnation: seed,
+        bug,
+        ..ReplicaOptions::new(cluster.node, cluster.voters.iter().copied())
+    }
 }
 
 /// Reports what was found in the folder.

@@ -93,22 +93,21 @@ impl System for KvSystem {
         true
     }
 
-    /// The digest of its state. A node that has left the cluster has none that can be compared: it gets no entries any more.
+    /// The digest of its state. A node that has left the cluster has none that can be compared, as it gets no entries any more,
+    /// nor has one that does not answer or has not rejoined: whether the others serve clients without it, the clients see.
     fn state<'a>(
         &'a self,
         place: &'a NodePlace,
     ) -> BoxFuture<'a, Result<Option<NodeState>, ClientError>> {
         Box::pin(async move {
             let places = std::slice::from_ref(place);
-            let status = self.operator(places).digest_of(place.address).await?;
-            if status.is_rejoining {
-                return Err("its journal is lost, and it has not rejoined".into());
-            }
-            if !status.members.contains(place.node) {
+            let Ok(status) = self.operator(places).digest_of(place.address).await else {
+                return Ok(None);
+            };
+            if status.is_rejoining || !status.members.contains(place.node) {
                 return Ok(None);
             }
-            let digest = status.digest.ok_or("it has applied no entry")?;
-            Ok(Some(node_state(digest)))
+            Ok(status.digest.map(node_state))
         })
     }
 

@@ -60,9 +60,9 @@
 //!
 //! `replica.rs` (the loop), `replica/incoming.rs` (what arrives), `store_command.rs` and `pending.rs` (what an entry
 //! carries), `replica/callers.rs` and `replica/waiting_reads.rs` (who waits), `journal.rs`, `journal_mark.rs` and
-//! `recovery.rs` (durability), `replica/rejoin.rs` (a lost journal), `replica/state_digest.rs` (for comparisons of replicas), `state.rs` with `session.rs` (execution, exactly
-//! once), `checkpoint.rs` (files of a state: `docs/formats/kv-checkpoint.md`), `client.rs`, `message.rs`,
-//! `replica_message.rs`, `status_message.rs`.
+//! `recovery.rs` (durability), `replica/rejoin.rs` (a lost journal), `state.rs` with `session.rs` (execution, exactly once),
+//! `checkpoint.rs` and `replica/state_digest.rs` (files and digests of a state: `docs/formats/kv-checkpoint.md`), `client.rs`,
+//! `message.rs`, `replica_message.rs`, `status_message.rs`.
 //!
 //! # What is absent
 //!

@@ -69,8 +69,8 @@ fn are_equal(states: &[Option<&NodeState>]) -> bool {
 /// What a node answered to the question for its state: a state, none that can be compared, or why it is not known.
 pub type StateAnswer = Result<Option<NodeState>, String>;
 
-/// The operation that records a node's answer, for the checker `divergence`, which compares the nodes of a group: of all that have
-/// none, if this is `None`.
+/// The operation that records a node's answer, for the checker `divergence`, which compares the nodes of a group: all that
+/// have none, if this is `None`.
 pub fn state_operation(node: NodeId, answer: StateAnswer, group: Option<String>) -> Op {
     let value = match answer {
         Ok(Some(state)) => Divergence::state(

@@ -53,6 +53,7 @@
 //!
 //! What is absent: this crate knows no system by name, and opens no process, socket or file; [`Suite::deploy`] does.
 
+mod network_choice;
 mod node_addresses;
 mod option;
 mod setup;
@@ -61,6 +62,7 @@ mod store_request;
 mod tls_files;
 mod tool;
 
+pub use network_choice::{NetworkChoice, parse_network_choice};
 pub use node_addresses::parse_node_addresses;
 pub use option::{OptionValues, SuiteOption, Verb};
 pub use seatrial_history::Transfer;

@@ -354,8 +354,8 @@ impl<S: SimulatedSystem> SimulationDriver<S> {
         }
     }
 
-    /// Runs the world on until the servers that run have equal revisions, and records their states. What has not caught up by then is
-    /// left out: that a server is behind is no divergence, and clients see a system that does not recover.
+    /// Runs the world on until the servers that run have equal revisions, and records their states. What has not caught up
+    /// by then is left out: that a server is behind is no divergence, and clients see a system that does not recover.
     fn observe(&mut self, latency: Duration) {
         if !self.system.reports_states() {
             return;

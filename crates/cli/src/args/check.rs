@@ -242,8 +242,8 @@ mod tests {
         assert_eq!(duration("30"), Some(Duration::from_secs(30)));
         assert_eq!(duration("1.5s"), Some(Duration::from_millis(1_500)));
         assert_eq!(duration("250ms"), Some(Duration::from_millis(250)));
-        assert_eq!(duration("2m"), Some(Duration::from_secs(120)));
-        assert_eq!(duration("1h"), Some(Duration::from_secs(3_600)));
+        assert_eq!(duration("2m"), Some(Duration::from_mins(2)));
+        assert_eq!(duration("1h"), Some(Duration::from_hours(1)));
         for wrong in [
             "",
             "0",

@@ -67,7 +67,8 @@ pub(crate) fn run(arguments: &TestArguments, suites: &Suites) -> Result<Exit> {
     let mut plan = PlannedTest::new(arguments, suite, own, file, planned)?;
     plan.network = arguments
         .network
-        .enter(suite, plan.breaks_network(), arguments.capture)?;
+        .enter(suite, plan.breaks_network(), arguments.capture)
+        .map_err(failure)?;
     plan.faults.has_packets = plan.network.kind.has_whole_addresses();
     let test = plan.test()?;
     let stop = test.stop.clone();

@@ -94,8 +94,12 @@ fn faults(options: FaultOptions, seed: u64, count: u64) -> Vec<(i64, Fault)> {
 #[test]
 fn every_fault_comes_back_from_its_operation() {
     let mut names = BTreeSet::new();
+    let all = FaultOptions {
+        has_packets: true,
+        ..options(5, 3)
+    };
     for seed in 0..20 {
-        for (_, fault) in faults(options(5, 3), seed, 200) {
+        for (_, fault) in faults(all.clone(), seed, 200) {
             let op = Op::invoke(Process::NEMESIS, fault.name(), fault_value(&fault));
             names.insert(fault.name());
             assert_eq!(fault_of(&op), Ok(fault));

@@ -18,9 +18,9 @@ const N2: NodeId = NodeId::server(2);
 const N3: NodeId = NodeId::server(3);
 const N9: NodeId = NodeId::server(9);
 
-/// Passes on what a client sends: the first byte is a node, the rest is for it. `L` instead makes the client a listener, which
-/// is sent what comes from nodes, the sender's number first; `@`, a node and a port say where a node is, port 0 nowhere; `*` and a
-/// node: a message for it that is longer than messages may be.
+/// Passes on what a client sends: the first byte is a node, the rest is for it. `L` instead makes the client a listener,
+/// which is sent what comes from nodes, the sender's number first; `@`, a node and a port say where a node is, port 0
+/// nowhere; `*` and a node: a message for it that is longer than messages may be.
 #[derive(Default)]
 struct Relay {
     listeners: Vec<NodeId>,

@@ -179,8 +179,7 @@ impl Replica {
         let config = options.consensus(start, file.rejoined);
         let core = Consensus::new(config, StartPoint { checkpoint, vote }, entries)?;
         let position = (recovery.next_sequence, recovery.end);
-        let whole = loaded.schedule.whole();
-        let base = found_base(loaded.chain.as_ref(), loaded.whole, whole);
+        let base = found_base(loaded.chain.as_ref(), loaded.whole, loaded.schedule.whole());
         let stored = StoredCheckpoints::new(loaded.chain, checkpoints.leftover);
         let replica = Replica {
             journal: JournalWriter::new(file.owner, start, vote, position, journal.blocks),

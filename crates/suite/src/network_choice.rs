@@ -1,21 +1,20 @@
 //! `--network`: how the nodes of a test are connected, and the namespaces that this takes.
 
-use anyhow::{Result, anyhow, ensure};
+use crate::{Addressing, Suite, SuiteError};
 use seatrial_namespace::{NetworkKind, best_kind, enter};
 use seatrial_runner::TestNetwork;
-use seatrial_suite::{Addressing, Suite};
 
 /// The network that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NetworkChoice {
+pub enum NetworkChoice {
     /// The best one that works, for a test that breaks links and whose suite gains by namespaces; else `local`.
     Auto,
     /// This one, or an error.
     Kind(NetworkKind),
 }
 
-/// Parses `--network`.
-pub(crate) fn parse(text: &str) -> Result<NetworkChoice, String> {
+/// Parses `--network`: the name of a kind, or `auto`. The error names the kinds.
+pub fn parse_network_choice(text: &str) -> Result<NetworkChoice, String> {
     if text == "auto" {
         return Ok(NetworkChoice::Auto);
     }
@@ -29,16 +28,17 @@ const MEBIBYTE: u64 = 1 << 20;
 impl NetworkChoice {
     /// Decides for one kind, and moves this process into its namespaces; must be called before the process has threads. An
     /// error if the kind that was asked for does not work here.
-    pub(crate) fn enter(
+    pub fn enter(
         self,
         suite: &dyn Suite,
         breaks_network: bool,
         capture_mebibytes: u64,
-    ) -> Result<TestNetwork> {
-        ensure!(
-            capture_mebibytes <= 1 << 20,
-            "--capture goes up to 1048576 MiB, not {capture_mebibytes}"
-        );
+    ) -> Result<TestNetwork, SuiteError> {
+        if capture_mebibytes > 1 << 20 {
+            return Err(
+                format!("--capture goes up to 1048576 MiB, not {capture_mebibytes}").into(),
+            );
+        }
         let (kind, limits) = match self {
             NetworkChoice::Kind(kind) => (kind, Vec::new()),
             NetworkChoice::Auto if !breaks_network || suite.addressing() == Addressing::Proxies => {
@@ -50,7 +50,7 @@ impl NetworkChoice {
             }
         };
         enter(kind).map_err(|error| {
-            anyhow!(
+            format!(
                 "--network {kind} does not work here: {error}; `seatrial doctor` says what does, \
                  --network local always works"
             )
@@ -87,11 +87,14 @@ mod tests {
 
     #[test]
     fn names_are_kinds_or_auto() {
-        assert_eq!(parse("auto"), Ok(NetworkChoice::Auto));
+        assert_eq!(parse_network_choice("auto"), Ok(NetworkChoice::Auto));
         for kind in NetworkKind::ALL {
-            assert_eq!(parse(kind.name()), Ok(NetworkChoice::Kind(kind)));
+            assert_eq!(
+                parse_network_choice(kind.name()),
+                Ok(NetworkChoice::Kind(kind))
+            );
         }
-        let error = parse("docker").unwrap_err();
+        let error = parse_network_choice("docker").unwrap_err();
         assert_eq!(
             error,
             "unknown network `docker` (available: local, userns, netns), or auto"
