@@ -131,7 +131,8 @@ fn executed(mut replies: Vec<Value>) -> RedisResult<Value> {
     for reply in replies {
         reply.extract_error()?;
     }
-    match last.extract_error()? {
+    match last {
+        // `extract_error` takes the first error inside of a list for that of the list.
         Value::Array(items) => {
             let wrong = items
                 .iter()
@@ -141,6 +142,7 @@ fn executed(mut replies: Vec<Value>) -> RedisResult<Value> {
                 None => Ok(Value::Array(items)),
             }
         }
+        error @ Value::ServerError(_) => error.extract_error(),
         other => Err(unexpected(format!("{other:?}"))),
     }
 }
@@ -201,8 +203,13 @@ mod tests {
         let aborted = ["+OK\r\n", "-EXECABORT discarded\r\n"];
         let error = replies(&aborted).expect_err("nothing was executed");
         assert!(matches!(refusal(&error), StoreRefusal::Failed(_)));
-        let error = replies(&["+OK\r\n", "+QUEUED\r\n", "*-1\r\n"]).expect_err("in part");
-        assert!(matches!(refusal(&error), StoreRefusal::Unknown(_)));
+        for inside in ["*2\r\n:3\r\n-ERR wrong\r\n", "*-1\r\n"] {
+            let error = replies(&["+OK\r\n", "+QUEUED\r\n", inside]).expect_err("in part");
+            assert!(
+                matches!(refusal(&error), StoreRefusal::Unknown(_)),
+                "{inside}"
+            );
+        }
     }
 
     #[test]
