@@ -1,9 +1,9 @@
 //! `cargo xtask dist`: the program as it is released, one static file with its manual pages and completions.
 
-use crate::{cargo, workspace};
+use crate::{cargo, target_folder, workspace};
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// The platform: Linux on x86-64, with the C library inside.
@@ -18,7 +18,7 @@ const FLAGS: &str = "-C target-feature=+crt-static -C link-arg=-Wl,--icf=all";
 /// Builds and checks it, and writes `target/dist/seatrial-VERSION-x86_64-linux` and the same folder as `.tar.gz`.
 pub(crate) fn dist() -> Result<ExitCode> {
     let root = workspace()?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let target = target_folder()?;
     let mut build = cargo("build --quiet --profile dist --bin seatrial")?;
     build.args(["--features", FEATURES, "--target", TARGET]);
     build

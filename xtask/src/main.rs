@@ -5,7 +5,7 @@ mod map;
 mod tidy;
 
 use anyhow::{Context, bail, ensure};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -53,12 +53,17 @@ fn truth(options: &[String]) -> anyhow::Result<ExitCode> {
             .status()
             .context("cargo build")?;
     ensure!(built.success(), "the build failed");
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let program = workspace()?.join(target).join("release/seatrial-truth");
+    let program = target_folder()?.join("release/seatrial-truth");
     let status = Command::new(&program).args(options).status();
     let status = status.with_context(|| format!("cannot run {}", program.display()))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(ExitCode::from(code.unwrap_or(u8::MAX)))
+}
+
+/// Where cargo puts what it builds.
+fn target_folder() -> anyhow::Result<PathBuf> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    Ok(workspace()?.join(target))
 }
 
 /// A command of cargo in the workspace.

@@ -20,6 +20,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Number of nodes and of clients.
@@ -71,6 +72,8 @@ fn is_installed(program: &str, question: &str) -> bool {
 
 impl Trial {
     fn run(&self) -> (TestOutcome, tempfile::TempDir) {
+        static TRIALS: AtomicU64 = AtomicU64::new(0);
+        let trial = TRIALS.fetch_add(1, Ordering::Relaxed);
         let rng = Rng::from_seed(7);
         let workload = known_workload(&SUITE, self.workload).unwrap();
         let mut options = OptionValues::default();
@@ -90,7 +93,8 @@ impl Trial {
             network: NetworkKind::Local,
             options: &options,
             seed: 7,
-            rng: rng.fork("deployment"),
+            // The ports are drawn: trials that run side by side draw different ones.
+            rng: rng.fork(&format!("deployment of trial {trial}")),
             report: |_| {},
         });
         let deployment = deployment.unwrap();

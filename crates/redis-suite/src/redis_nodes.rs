@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(crate) struct RedisSystem {
     /// The program.
     pub(crate) server: PathBuf,
-    /// Does the version forbid the command DEBUG unless it is told otherwise, as 7.0 and later do?
+    /// Does the version forbid the command DEBUG unless it is configured otherwise, as 7.0 and later do?
     pub(crate) debugs_on_demand: bool,
     pub(crate) settings: Settings,
 }

@@ -56,6 +56,7 @@
 mod network_choice;
 mod node_addresses;
 mod option;
+mod process_usage;
 mod setup;
 mod simulation;
 mod store_request;
@@ -65,6 +66,7 @@ mod tool;
 pub use network_choice::{NetworkChoice, parse_network_choice};
 pub use node_addresses::parse_node_addresses;
 pub use option::{OptionValues, SuiteOption, Verb};
+pub use process_usage::ProcessUsage;
 pub use seatrial_history::Transfer;
 pub use setup::{Deployment, NodeSetup, Report, Setup};
 pub use simulation::{

@@ -42,10 +42,5 @@ pub fn beginnings() -> Vec<Beginning> {
             text: include_str!("../examples/blank.toml"),
         },
     ];
-    let helpers = HELPERS.map(|helper| Beginning {
-        name: helper.name,
-        about: helper.about,
-        text: helper.text,
-    });
-    systems.into_iter().chain(helpers).collect()
+    systems.into_iter().chain(HELPERS).collect()
 }

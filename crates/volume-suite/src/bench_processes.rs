@@ -11,7 +11,7 @@ use crate::volume_bench::{
 use crate::volume_file::{VolumeFile, parse_size};
 use crate::volume_tools::{INLINE, make_volume};
 use seatrial_host::random_bytes;
-use seatrial_suite::{SuiteError, SuiteTool, ToolExit, ToolOption, ToolSetup};
+use seatrial_suite::{ProcessUsage, SuiteError, SuiteTool, ToolExit, ToolOption, ToolSetup};
 use seatrial_volume::{Geometry, VolumeId};
 use std::fs::File;
 use std::io;
@@ -69,8 +69,6 @@ pub(crate) static BENCH_VOLUME: SuiteTool = SuiteTool {
 
 /// How long processes may take to be ready.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Clock ticks a second in `/proc`, fixed by the Linux interface for user programs.
-const TICKS_PER_SECOND: u64 = 100;
 
 /// The processes of a volume; killed, and their folder removed, when dropped.
 struct BenchProcesses {
@@ -141,11 +139,7 @@ impl BenchProcesses {
 
     /// Most memory that the owner held, in bytes.
     fn memory(&self) -> u64 {
-        let path = format!("/proc/{}/status", self.owner.id());
-        let status = std::fs::read_to_string(path).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kibibytes = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse().ok());
-        kibibytes.map_or(0, |kibibytes: u64| kibibytes << 10)
+        ProcessUsage::of(self.owner.id()).unwrap_or_default().memory
     }
 }
 
@@ -187,13 +181,8 @@ impl ThreadTimes {
     fn of(child: &Child) -> ThreadTimes {
         let folder = PathBuf::from(format!("/proc/{}", child.id()));
         let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
-        let stat = read(folder.join("stat"));
-        // The second field may contain spaces, but ends with the last parenthesis; times are the 14th and 15th.
-        let after = stat.rsplit_once(')').map_or("", |it| it.1);
-        let ticks = after.split_whitespace().skip(11).take(2);
-        let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
         let mut times = ThreadTimes {
-            all: Duration::from_millis(ticks * 1_000 / TICKS_PER_SECOND),
+            all: ProcessUsage::of(child.id()).unwrap_or_default().cpu,
             ..ThreadTimes::default()
         };
         let main = child.id().to_string();

@@ -177,7 +177,7 @@ pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A crate that keeps rustdoc from its documentation must not have an example there: it would be compiled by nobody.
+/// A crate that keeps rustdoc from its documentation must not have an example there: it would never be compiled.
 fn examples_that_never_run(tree: &Tree, folder: &str, findings: &mut Vec<Finding>) {
     let source = format!("{folder}/src/");
     for file in &tree.files {

@@ -2,49 +2,12 @@
 
 use crate::credentials::Credentials;
 use crate::tools::StoreSession;
-use seatrial_suite::SuiteError;
+use seatrial_suite::{ProcessUsage, SuiteError};
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// Processor time and memory of processes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ProcessUsage {
-    /// User and system time of all threads; resolution 10 ms.
-    pub(crate) cpu: Duration,
-    /// Most memory that was resident at once, in bytes.
-    pub(crate) memory: u64,
-}
-
-/// Clock ticks per second in `/proc`, fixed by the Linux interface for user programs.
-const TICKS_PER_SECOND: u64 = 100;
-
-impl ProcessUsage {
-    /// Of this process: the load generator.
-    pub(crate) fn of_this() -> ProcessUsage {
-        ProcessUsage::read("self").unwrap_or_default()
-    }
-
-    /// `None` where there is no `/proc`, or no such process.
-    fn read(process: &str) -> Option<ProcessUsage> {
-        let folder = Path::new("/proc").join(process);
-        let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
-        // The second field may contain spaces, but ends with the last parenthesis; times are the 14th and 15th.
-        let (_, after) = stat.rsplit_once(')')?;
-        let ticks = after.split_whitespace().skip(11).take(2);
-        let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
-        let status = std::fs::read_to_string(folder.join("status")).ok()?;
-        let mut lines = status.lines();
-        let line = lines.find_map(|line| line.strip_prefix("VmHWM:"))?;
-        let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        Some(ProcessUsage {
-            cpu: Duration::from_millis(ticks * 1_000 / TICKS_PER_SECOND),
-            memory: kibibytes << 10,
-        })
-    }
-}
 
 /// How this store's nodes are started.
 #[derive(Clone, Debug)]
@@ -269,10 +232,8 @@ impl StoreProcess {
     }
 
     fn usage(&self) -> ProcessUsage {
-        let id = self.child.as_ref().map(|child| child.id().to_string());
-        let now = id
-            .and_then(|id| ProcessUsage::read(&id))
-            .unwrap_or_default();
+        let id = self.child.as_ref().map(Child::id);
+        let now = id.and_then(ProcessUsage::of).unwrap_or_default();
         ProcessUsage {
             cpu: self.past.cpu + now.cpu,
             memory: self.past.memory.max(now.memory),

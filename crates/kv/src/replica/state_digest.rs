@@ -1,4 +1,4 @@
-//! Digests of a replica's state at an index, for those who compare replicas.
+//! Digests of a replica's state at an index, by which replicas are compared.
 
 use super::Replica;
 use crate::checkpoint::CheckpointWriter;

@@ -105,20 +105,24 @@ fn a_cut_takes_effect_at_once_and_on_one_link_only() {
     });
 }
 
+/// Adds both nodes; a socket of each, at port 9,999.
+fn sockets(network: &NodeNetwork) -> [UdpSocket; 2] {
+    for node in [N1, N2] {
+        network.add_node(node).unwrap();
+    }
+    [N1, N2].map(|node| {
+        let space = network.node_space(node).unwrap();
+        let socket = space.run(|| UdpSocket::bind(("0.0.0.0", 9_999))).unwrap();
+        let limit = Some(Duration::from_millis(200));
+        socket.set_read_timeout(limit).unwrap();
+        socket
+    })
+}
+
 #[test]
 fn every_port_and_protocol_is_cut() {
     with_network(|network| {
-        for node in [N1, N2] {
-            network.add_node(node).unwrap();
-        }
-        let spaces = [N1, N2].map(|node| network.node_space(node).unwrap());
-        let [sender, receiver] = spaces.map(|space| {
-            let socket = space.run(|| UdpSocket::bind(("0.0.0.0", 9_999))).unwrap();
-            socket
-                .set_read_timeout(Some(Duration::from_millis(200)))
-                .unwrap();
-            socket
-        });
+        let [sender, receiver] = sockets(&network);
         let target = (network.address(N1, N2).unwrap(), 9_999);
         let mut buffer = [0; 16];
         sender.send_to(b"one", target).unwrap();
@@ -183,16 +187,7 @@ fn counter(network: &NodeNetwork, node: NodeId, protocol: &str, name: &str) -> u
 #[test]
 fn duplicates_arrive_twice_and_damaged_packets_not_at_all() {
     with_network(|network| {
-        for node in [N1, N2] {
-            network.add_node(node).unwrap();
-        }
-        let spaces = [N1, N2].map(|node| network.node_space(node).unwrap());
-        let [sender, receiver] = spaces.map(|space| {
-            let socket = space.run(|| UdpSocket::bind(("0.0.0.0", 9_999))).unwrap();
-            let limit = Some(Duration::from_millis(200));
-            socket.set_read_timeout(limit).unwrap();
-            socket
-        });
+        let [sender, receiver] = sockets(&network);
         let target = (network.address(N1, N2).unwrap(), 9_999);
         let received = || {
             let mut buffer = [0; 16];
