@@ -422,6 +422,7 @@ class LossyKafka(Kafka):
         except Failure:
             old = None
         new = change(old)
+        time.sleep(0.02)  # which another node uses
         node.call("lin-kv", {"type": "write", "key": key, "value": new})
         return new
 

@@ -76,7 +76,7 @@ const BUGS: [PlantedBug; 11] = [
     planted(
         VolumeBug::FlushAtOneCopy,
         "a flush is acknowledged by one replica",
-        100,
+        3_000,
     ),
     planted(
         VolumeBug::MissingSync,

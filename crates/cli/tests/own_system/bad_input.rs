@@ -147,10 +147,13 @@ fn missing_programs_are_named_with_the_remedy() {
 #[test]
 fn nodes_that_do_not_start_end_the_test_with_their_log() {
     fails(
-        &[(
-            "['sleep', '600']",
-            "'echo cannot open the database; exit 7'",
-        )],
+        &[
+            (
+                "['sleep', '600']",
+                "'echo cannot open the database; exit 7'",
+            ),
+            ("['true']", "['false']"), // it is not ready before it ends
+        ],
         "n1 exited (exit status: 7) before it was ready; the last lines of",
     );
     fails(
