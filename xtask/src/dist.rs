@@ -12,8 +12,15 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 const LENGTH_MAX: u64 = 25_000_000;
 /// Optional features of the release.
 const FEATURES: &str = "parquet";
-/// Flags of the compiler: nothing is loaded at a start, and functions with the same code are one.
-const FLAGS: &str = "-C target-feature=+crt-static -C link-arg=-Wl,--icf=all";
+/// Flags of the compiler: nothing is loaded at a start, functions with the same code are one, relocations are a bit map, and
+/// there is no table of symbols (the profile's `strip` leaves that of a static program).
+const FLAGS: &str =
+    "-C target-feature=+crt-static -C link-arg=-Wl,--icf=all,-z,pack-relative-relocs,--strip-all";
+
+/// Flags of the C compiler: zstd without the strategies of higher levels, since all files are written at level 1.
+const C_FLAGS: &str = "-DZSTD_EXCLUDE_GREEDY_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_LAZY_BLOCK_COMPRESSOR \
+-DZSTD_EXCLUDE_LAZY2_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTLAZY2_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTOPT_BLOCK_COMPRESSOR \
+-DZSTD_EXCLUDE_BTULTRA_BLOCK_COMPRESSOR";
 
 /// Builds and checks it, and writes `target/dist/seatrial-VERSION-x86_64-linux` and the same folder as `.tar.gz`.
 pub(crate) fn dist() -> Result<ExitCode> {
@@ -23,6 +30,7 @@ pub(crate) fn dist() -> Result<ExitCode> {
     build.args(["--features", FEATURES, "--target", TARGET]);
     build
         .env("RUSTFLAGS", FLAGS)
+        .env("CFLAGS", C_FLAGS)
         .env("SEATRIAL_COMMIT", commit(root)?);
     ensure!(
         build.status().context("cargo build")?.success(),
