@@ -30,8 +30,24 @@ pub fn crc32c_more(checksum: u32, bytes: &[u8]) -> u32 {
     if bytes.len() <= MORE_LENGTH_MAX && instruction::is_supported() {
         return instruction::crc32c(checksum, bytes);
     }
-    Shift::by(bytes.len() as u64).combine(checksum, crc32c(bytes))
+    let length = bytes.len();
+    let shift = match POWERS_OF_TWO.get(length.trailing_zeros() as usize) {
+        Some(shift) if length.is_power_of_two() => *shift,
+        _ => Shift::by(length as u64),
+    };
+    shift.combine(checksum, crc32c(bytes))
 }
+
+/// The shifts by 1, 2, 4 … bytes, the usual lengths of blocks: computing one costs as much as the checksum of 30 KiB.
+static POWERS_OF_TWO: [Shift; 21] = {
+    let mut shifts = [Shift { factor: 0 }; 21];
+    let mut power = 0;
+    while power < shifts.len() {
+        shifts[power] = Shift::by(1 << power);
+        power += 1;
+    }
+    shifts
+};
 
 /// The effect of `length` further bytes on a checksum: [`Shift::combine`] computes the checksum of a concatenation from
 /// those of its two pieces, as zlib's `crc32_combine` does. Bytes whose checksum is known (frames, ranges checked on
@@ -45,7 +61,7 @@ pub struct Shift {
 
 impl Shift {
     /// The shift for a second piece of `length` bytes. O(log(length)).
-    pub fn by(length: u64) -> Shift {
+    pub const fn by(length: u64) -> Shift {
         // Reduced before the multiplication, which could overflow, and with PERIOD added: lengths below 5 bytes would
         // give a negative power.
         let power = (length % PERIOD * 8 + PERIOD - 33) % PERIOD;
@@ -67,7 +83,7 @@ impl Shift {
 }
 
 /// x to the power `power`, modulo the polynomial, by repeated squaring.
-fn power_of_x(power: u64) -> u32 {
+const fn power_of_x(power: u64) -> u32 {
     let (mut result, mut square, mut rest) = (ONE, ONE >> 1, power);
     while rest > 0 {
         if rest & 1 == 1 {
@@ -80,13 +96,14 @@ fn power_of_x(power: u64) -> u32 {
 }
 
 /// The product of two polynomials modulo that of CRC-32C, one bit at a time.
-fn multiply(a: u32, b: u32) -> u32 {
-    let (mut product, mut b) = (0, b);
-    for power in 0..32 {
+const fn multiply(a: u32, b: u32) -> u32 {
+    let (mut product, mut b, mut power) = (0, b, 0);
+    while power < 32 {
         if a & (ONE >> power) != 0 {
             product ^= b;
         }
         b = (b >> 1) ^ (POLYNOMIAL * (b & 1));
+        power += 1;
     }
     product
 }
@@ -139,7 +156,7 @@ mod tests {
     fn pieces_combine_to_the_whole_at_every_length() {
         let mut rng = Rng::from_seed(2);
         let bytes: Vec<u8> = (0..5_000).map(|_| rng.word() as u8).collect();
-        for length in (0..200).chain([1_023, 1_024, 4_999, 5_000]) {
+        for length in (0..200).chain([1_023, 1_024, 2_048, 4_095, 4_096, 4_999, 5_000]) {
             let (first, second) = bytes.split_at(bytes.len() - length);
             let shift = Shift::by(length as u64);
             let combined = shift.combine(crc32c(first), crc32c(second));

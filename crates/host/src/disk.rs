@@ -116,8 +116,10 @@ pub(crate) enum LogTask {
 
 /// Maximum number of appends of one log that wait for the disk; a machine that makes more blocks in its own turn.
 const APPENDS_MAX: usize = 4_096;
-/// Maximum number of bytes that share one write and one sync.
+/// Maximum number of bytes that share one sync.
 const BATCH_LENGTH_MAX: usize = 16 << 20;
+/// Appends of this length are written as they are; shorter ones are gathered, so that several are one write.
+const OWN_WRITE_LENGTH: usize = 64 << 10;
 
 /// The thread that writes and syncs one log. Dropping this waits until all queued tasks are written.
 struct LogThread {
@@ -191,8 +193,8 @@ fn write_all(
     }
 }
 
-/// Carries out an append or a write, and those queued after it, as one write and at most one sync. Returns their tickets, and the
-/// task that ended the batch because it is neither.
+/// Carries out an append or a write, and those queued after it, in as few writes as copy no long one, and with at most one sync.
+/// Returns their tickets, and the task that ended the batch because it is neither.
 fn append(
     log: &mut LogWriter,
     queue: &Receiver<LogTask>,
@@ -200,7 +202,8 @@ fn append(
     stages: &StageTimes,
 ) -> (io::Result<Vec<Ticket>>, Option<LogTask>) {
     let (mut gathered, mut tickets, mut is_durable) = (Vec::new(), Vec::new(), false);
-    let mut task = Some(first);
+    let (mut task, mut length) = (Some(first), 0);
+    let (began, mut written) = (Instant::now(), Ok(()));
     while let Some(next) = task.take() {
         let (bytes, ticket) = match next {
             LogTask::Append(bytes, ticket) => {
@@ -214,23 +217,36 @@ fn append(
             }
         };
         tickets.push(ticket);
-        if gathered.is_empty() {
+        length += bytes.len();
+        if bytes.len() >= OWN_WRITE_LENGTH {
+            written = written
+                .and_then(|()| append_some(log, &mut gathered))
+                .and_then(|()| log.append(&bytes));
+        } else if gathered.is_empty() {
             gathered = bytes;
         } else {
             gathered.extend_from_slice(&bytes);
         }
-        if gathered.len() >= BATCH_LENGTH_MAX {
+        if length >= BATCH_LENGTH_MAX || written.is_err() {
             break;
         }
         task = queue.try_recv().ok();
     }
-    let began = Instant::now();
-    let mut written = log.append(&gathered);
+    written = written.and_then(|()| append_some(log, &mut gathered));
     if is_durable {
         written = written.and_then(|()| log.sync());
     }
-    stages.log_written(began, tickets.len(), gathered.len());
+    stages.log_written(began, tickets.len(), length);
     (written.map(|()| tickets), task)
+}
+
+/// Writes what is gathered, if there is something.
+fn append_some(log: &mut LogWriter, gathered: &mut Vec<u8>) -> io::Result<()> {
+    let bytes = std::mem::take(gathered);
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    log.append(&bytes)
 }
 
 fn append_error(path: PathBuf, error: io::Error) -> HostError {

@@ -18,8 +18,10 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, ReadBuf};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
-/// Bytes per read between messages.
+/// Bytes per read between messages, …
 const READ_LENGTH: usize = 8 << 10;
+/// … and after a read that was full: several short messages have arrived.
+const READ_LENGTH_BUSY: usize = 64 << 10;
 /// Bytes per read on a connection without a session.
 const UNADMITTED_READ_LENGTH: usize = 2 << 10;
 /// An incomplete message's buffer doubles, within these bounds.
@@ -108,6 +110,8 @@ pub(crate) struct ConnectionReader {
     half: Option<HalfMessage>,
     /// Bytes of complete messages so far.
     brought: usize,
+    /// Did the last read between messages fill its buffer?
+    is_busy: bool,
     /// Times at which the incomplete message began, and last grew.
     began: Instant,
     grown: Instant,
@@ -171,6 +175,7 @@ impl ConnectionReader {
             prefix: Vec::new(),
             half: None,
             brought: 0,
+            is_busy: false,
             began: now,
             grown: now,
         }
@@ -345,7 +350,12 @@ impl ConnectionReader {
     async fn read_half(&mut self, mut half: HalfMessage) -> io::Result<bool> {
         let held = half.bytes.capacity();
         if half.bytes.len() == held {
-            let growth = held.clamp(GROWTH_MIN, GROWTH_MAX).min(half.length - held);
+            let growth = match half.rank {
+                // It has sent as many bytes before: they do not grow in steps, each of which is a read and a copy.
+                Rank::Proven => GROWTH_MAX,
+                _ => held.clamp(GROWTH_MIN, GROWTH_MAX),
+            };
+            let growth = growth.min(half.length - held);
             let turn = (half.rank, half.number);
             let share = self.take(&half.budget, turn, growth).await?;
             half.share.merge(share);
@@ -398,7 +408,12 @@ impl ConnectionReader {
     /// Reads at the begin of a message. False at the end of the stream.
     async fn read_between(&mut self) -> io::Result<bool> {
         let (budget, step) = if self.is_admitted() {
-            (Arc::clone(&self.with.admitted), READ_LENGTH)
+            let step = if self.is_busy {
+                READ_LENGTH_BUSY
+            } else {
+                READ_LENGTH
+            };
+            (Arc::clone(&self.with.admitted), step)
         } else {
             (Arc::clone(&self.with.unadmitted), UNADMITTED_READ_LENGTH)
         };
@@ -416,6 +431,7 @@ impl ConnectionReader {
             }
             return Ok(count.is_none());
         }
+        self.is_busy = count.is_some_and(|count| count >= READ_LENGTH);
         self.grown = Instant::now();
         if is_new {
             self.began = self.grown;
