@@ -328,6 +328,11 @@ impl WriteSide {
         }
     }
 
+    /// Is it without TLS?
+    pub(crate) const fn is_plain(&self) -> bool {
+        self.tls.is_none()
+    }
+
     /// Are bytes encrypted that the socket has not taken?
     pub(crate) fn has_unsent(&self) -> bool {
         let tls = self.tls.as_ref();

@@ -154,8 +154,28 @@ impl DialledConnection {
         self.gathered.len() - self.written
     }
 
+    /// Writes what the socket takes at once: usually all, and then nothing but a message is left to wait for.
+    fn write_ready(&mut self) {
+        while self.written < self.gathered.len() {
+            match self.writing.try_write(&self.gathered[self.written..]) {
+                Ok(count @ 1..) => self.written += count,
+                _ => return, // the wait that follows sees an error itself
+            }
+        }
+        self.forget_written();
+    }
+
+    /// Clears the buffer when all of it is written.
+    fn forget_written(&mut self) {
+        if self.written == self.gathered.len() {
+            self.gathered.clear();
+            self.written = 0;
+        }
+    }
+
     /// Writes queued messages and waits for a message, up to `patience`. Reading and writing do not wait for each other.
     pub(crate) async fn next_event(&mut self, patience: Option<Duration>) -> ConnectionEvent {
+        self.write_ready();
         let due = patience.and_then(|patience| Instant::now().checked_add(patience));
         let Some(due) = due else {
             loop {
@@ -199,10 +219,7 @@ impl DialledConnection {
             },
             () = sleep(patience) => return Some(ConnectionEvent::Wake),
         }
-        if self.written == self.gathered.len() {
-            self.gathered.clear();
-            self.written = 0;
-        }
+        self.forget_written();
         None
     }
 }

@@ -96,6 +96,9 @@ impl MachineDisk {
 
     /// The next file task that may run, with the folder that runs it.
     pub(crate) fn start_file(&mut self) -> Option<(Ticket, FileTask, FileFolder)> {
+        if self.files.is_empty() {
+            return None; // after nearly every turn of a machine
+        }
         let (ticket, task) = self.files.start()?;
         let folder = self.folder.clone();
         let folder = folder

@@ -32,6 +32,8 @@ use tokio::task::AbortHandle;
 pub(crate) const INBOX_MAX: usize = 4_096;
 /// Short messages are gathered into chunks of about this length; longer ones are written without a copy.
 const CHUNK_LENGTH: usize = 64 << 10;
+/// Bytes of a buffer that a connection keeps for its next replies.
+const KEPT_LENGTH_MAX: usize = 512;
 /// Time for which the queue of a closed connection is still written.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
@@ -174,7 +176,10 @@ impl Connections {
         let tls = reading.tls();
         let peer = Arc::new(ConnectionState::default());
         let pause = self.limits.connection_send_bytes_pause;
-        let unsent = Arc::new(Unsent::new(Arc::clone(&peer), &self.unsent, pause));
+        let writing = Arc::new(writing);
+        let stream = Arc::downgrade(&writing);
+        let unsent = Unsent::new(Arc::clone(&peer), &self.unsent, pause, stream);
+        let unsent = Arc::new(unsent);
         let writer = ConnectionWriter {
             stream: writing,
             id,
@@ -571,18 +576,25 @@ impl AcceptedConnection {
         } else {
             wire::write_prefix(&mut self.gathered, message.len());
             self.hand_over();
-            self.unsent.push(message);
+            self.unsent.push(message, 0);
         }
         if self.gathered.len() >= CHUNK_LENGTH {
             self.hand_over();
         }
     }
 
-    /// Hands the gathered messages over to the writer.
+    /// Writes the gathered messages, or hands them over to the writer.
     fn hand_over(&mut self) {
-        let bytes = std::mem::take(&mut self.gathered);
-        if !bytes.is_empty() {
-            self.unsent.push(bytes);
+        let mut taken = 0;
+        if self.gathered.is_empty() {
+            return;
+        }
+        if !self.unsent.write_through(&self.gathered, &mut taken) {
+            self.unsent.push(std::mem::take(&mut self.gathered), taken);
+        } else if self.gathered.capacity() > KEPT_LENGTH_MAX {
+            self.gathered = Vec::new();
+        } else {
+            self.gathered.clear();
         }
     }
 }

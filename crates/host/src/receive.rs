@@ -146,8 +146,13 @@ impl OpeningReplies {
         let mut bytes = Vec::new();
         wire::write(&mut bytes, message);
         self.unsent.add(bytes.len());
-        self.unsent.push(bytes);
+        self.unsent.push(bytes, 0);
     }
+}
+
+/// Is this all of a message, after its prefix?
+fn is_whole(prefix: [u8; PREFIX_LENGTH], message: &[u8]) -> bool {
+    u32::from_le_bytes(prefix) as usize == message.len()
 }
 
 /// An error that closes the connection.
@@ -362,7 +367,8 @@ impl ConnectionReader {
             half.bytes.reserve_exact(growth);
         }
         let room = half.bytes.capacity().min(half.length) - half.bytes.len();
-        let count = self.read_into(&mut half.bytes, room)?;
+        let bytes = &mut half.bytes;
+        let count = self.read_with(room, |read| bytes.extend_from_slice(read))?;
         if count.is_none() {
             tokio::task::yield_now().await; // as between messages
         }
@@ -387,17 +393,17 @@ impl ConnectionReader {
             .grown(self.id, half.rank, held, &self.peer.evicted);
     }
 
-    /// Reads at most `room` available bytes. `None`: a spurious readiness; 0: the end of the stream.
+    /// Reads at most `room` available bytes, and passes them on. `None`: a spurious readiness; 0: the end of the stream.
     ///
     /// [`ConnectionReader::until_ready`] waits for more.
-    fn read_into(&mut self, bytes: &mut Vec<u8>, room: usize) -> io::Result<Option<usize>> {
+    fn read_with(&mut self, room: usize, take: impl FnOnce(&[u8])) -> io::Result<Option<usize>> {
         let scratch = self.with.scratch.lock();
         let mut scratch = scratch.unwrap_or_else(PoisonError::into_inner);
         let room = room.min(scratch.len());
         let mut buffer = ReadBuf::new(&mut scratch[..room]);
         match self.stream.read_ready(&mut buffer) {
             Poll::Ready(Ok(())) => {
-                bytes.extend_from_slice(buffer.filled());
+                take(buffer.filled());
                 Ok(Some(buffer.filled().len()))
             }
             Poll::Ready(Err(error)) => Err(error),
@@ -422,7 +428,14 @@ impl ConnectionReader {
         let mut share = self.take(&budget, turn, 2 * step).await?;
         let mut read = std::mem::take(&mut self.prefix);
         let is_new = read.is_empty();
-        let count = self.read_into(&mut read, step)?;
+        let mut whole = None;
+        // The usual case, one whole message, is copied without its prefix.
+        let count = self.read_with(step, |bytes| match bytes.split_first_chunk() {
+            Some((prefix, message)) if is_new && is_whole(*prefix, message) => {
+                whole = Some(message.to_vec());
+            }
+            _ => read.extend_from_slice(bytes),
+        })?;
         if count.is_none_or(|count| count == 0) {
             self.prefix = read;
             if count.is_none() {
@@ -436,18 +449,15 @@ impl ConnectionReader {
         if is_new {
             self.began = self.grown;
         }
-        share.shrink(2 * read.len());
-        if let Some((prefix, message)) = read.split_first_chunk::<PREFIX_LENGTH>()
-            && u32::from_le_bytes(*prefix) as usize == message.len()
-        {
-            // The usual case, one whole message: its buffer becomes the message.
+        if let Some(message) = whole {
             let length = message.len();
+            share.shrink(length);
             self.check_length(length)?;
-            read.drain(..PREFIX_LENGTH);
             self.brought = self.brought.saturating_add(length);
-            self.deliver(read, share.split(length)).await;
+            self.deliver(message, share).await;
             return Ok(true);
         }
+        share.shrink(2 * read.len());
         let mut rest = read.as_slice();
         while let Some((prefix, after_prefix)) = rest.split_first_chunk::<PREFIX_LENGTH>() {
             let length = u32::from_le_bytes(*prefix) as usize;

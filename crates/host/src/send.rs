@@ -7,7 +7,7 @@ use seatrial_machine::NodeId;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc};
 
@@ -16,13 +16,17 @@ const AGE_MIN: Duration = Duration::from_millis(10);
 
 /// The queue of bytes to send to one connection, counted together with all others. The server pushes, the connection's
 /// [`ConnectionWriter`] writes from here, so the server can drop the whole queue at once.
-#[derive(Debug)]
+///
+/// What the socket takes at once never gets into the queue: the server writes it itself ([`Unsent::write_through`]). A reply then
+/// costs one system call, and neither a copy, nor a timer, nor a turn of the writer's task.
 pub(crate) struct Unsent {
     pub(crate) peer: Arc<ConnectionState>,
     total: Arc<AtomicUsize>,
     /// With more bytes queued than this, the connection is paused: its messages are not processed.
     pause: usize,
     queue: Mutex<SendQueue>,
+    /// The stream, as long as the writer has it: the writer's end shuts it down.
+    stream: Weak<WriteSide>,
     /// Notified when there is something to write, or the queue was closed.
     changed: Notify,
 }
@@ -48,12 +52,14 @@ impl Unsent {
         peer: Arc<ConnectionState>,
         total: &Arc<AtomicUsize>,
         pause: usize,
+        stream: Weak<WriteSide>,
     ) -> Unsent {
         Unsent {
             peer,
             total: Arc::clone(total),
             pause,
             queue: Mutex::default(),
+            stream,
             changed: Notify::new(),
         }
     }
@@ -78,12 +84,49 @@ impl Unsent {
         self.total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Pushes bytes that were counted by `add`.
-    pub(crate) fn push(&self, bytes: Vec<u8>) {
-        self.lock().chunks.push_back(SendChunk {
+    /// Writes bytes that were counted by `add` at once, if nothing is queued before them and the socket takes all of them. False:
+    /// they are to be pushed; the first bytes that the socket has taken are those before `from`, which is advanced.
+    ///
+    /// Not through TLS: what is encrypted and not taken needs the writer. Not while the connection is paused: the end of a pause
+    /// has to be reported.
+    pub(crate) fn write_through(&self, bytes: &[u8], from: &mut usize) -> bool {
+        let queue = self.lock();
+        if !queue.chunks.is_empty() || queue.is_closed || self.is_paused() {
+            return false;
+        }
+        let Some(stream) = self.stream.upgrade().filter(|it| it.is_plain()) else {
+            return false;
+        };
+        // The writer sees an error itself.
+        *from = stream.try_write(bytes).unwrap_or(0);
+        if *from < bytes.len() {
+            return false;
+        }
+        self.count_sent(bytes.len());
+        true
+    }
+
+    /// Counts bytes that are written or dropped. Returns how many were queued before.
+    fn count_sent(&self, bytes: usize) -> usize {
+        self.total.fetch_sub(bytes, Ordering::Relaxed);
+        self.peer.unsent.fetch_sub(bytes, Ordering::Relaxed)
+    }
+
+    /// Pushes bytes that were counted by `add`, of which the socket has taken the first ones.
+    pub(crate) fn push(&self, bytes: Vec<u8>, taken: usize) {
+        let mut queue = self.lock();
+        assert!(
+            taken == 0 || queue.chunks.is_empty(),
+            "only the first chunk is cut"
+        );
+        if taken > 0 {
+            queue.taken = taken;
+        }
+        queue.chunks.push_back(SendChunk {
             bytes,
             handed_over: Instant::now(),
         });
+        drop(queue);
         self.changed.notify_one();
     }
 
@@ -132,15 +175,14 @@ impl Unsent {
         };
         queue.taken = 0;
         let length = chunk.bytes.len();
-        self.total.fetch_sub(length, Ordering::Relaxed);
-        let before = self.peer.unsent.fetch_sub(length, Ordering::Relaxed);
+        let before = self.count_sent(length);
         Ok(before > self.pause && before - length <= self.pause)
     }
 }
 
 /// Writes the queue of one connection, until it is closed and empty or the peer does not read.
 pub(crate) struct ConnectionWriter {
-    pub(crate) stream: WriteSide,
+    pub(crate) stream: Arc<WriteSide>,
     pub(crate) id: NodeId,
     pub(crate) unsent: Arc<Unsent>,
     pub(crate) patience: Duration,
@@ -196,9 +238,9 @@ mod tests {
 
     fn queue_of(bytes: usize) -> Unsent {
         let peer = Arc::new(ConnectionState::default());
-        let unsent = Unsent::new(peer, &Arc::new(AtomicUsize::new(0)), 1 << 20);
+        let unsent = Unsent::new(peer, &Arc::new(AtomicUsize::new(0)), 1 << 20, Weak::new());
         unsent.add(bytes);
-        unsent.push(vec![7; bytes]);
+        unsent.push(vec![7; bytes], 0);
         unsent
     }
 
