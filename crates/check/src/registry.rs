@@ -174,9 +174,9 @@ pub static CHECKERS: &[Entry] = &[
     entry!("append-log", "appends with offsets, reads of one offset or of all", linearizable, Ok(()),
         modelled!("append-log", data_models::AppendLogModel)),
     entry!("block-device", "reads, writes and trims of ranges of blocks", linearizable, Ok(()),
-        modelled!("block-device", linear::RegisterArray::Blocks)),
+        modelled!("block-device", data_models::RegisterArray::Blocks)),
     entry!("multi-register", "transactions of writes and reads, and maps of registers, by search", linearizable, Ok(()),
-        modelled!("multi-register", linear::RegisterArray::Transactions)),
+        modelled!("multi-register", data_models::RegisterArray::Transactions)),
     entry!("semaphore", "acquire and release of permits", semaphores, Ok(()),
         |name| Ok(Box::new(ModelChecker::new(
             model("semaphore", name, data_models::SemaphoreModel::by_name)?)))),

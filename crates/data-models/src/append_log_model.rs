@@ -75,6 +75,11 @@ impl HistoryModel for AppendLogModel {
         "append-log"
     }
 
+    /// A state is the whole log.
+    fn has_small_states(&self) -> bool {
+        false
+    }
+
     fn operation(
         &self,
         invocation: &Op,

@@ -1,4 +1,5 @@
-//! Data types whose recorded histories are checked for linearizability: sets, logs, semaphores, locks, tables.
+//! Data types whose recorded histories are checked for linearizability: sets, logs, semaphores, locks, tables, arrays of
+//! registers.
 //!
 //! ```
 //! use seatrial_checker::{Checker, Validity};
@@ -22,13 +23,14 @@
 //!
 //! Each type is a [`HistoryModel`](seatrial_linear::HistoryModel): what its operations are in a recorded history, what they do
 //! one after another, and a faster method than the search where there is one. [`ModelChecker`](seatrial_linear::ModelChecker)
-//! does the rest. Arrays of registers are in the crate `linear`, whose zones they use.
+//! does the rest.
 //!
 //! # Files, in reading order
 //!
 //! - `set_model`, `set_elements`, `set_reads`: sets; elements that are added once; reads of the whole set
 //! - `append_log_model`, `log_offsets`: logs; those whose appends have offsets
 //! - `semaphore_model`, `lock_model`: semaphores, and locks with owners and fences
+//! - `register_array`: registers that operations access several at a time, block devices
 //! - `table_model`: a data type that a table of states and operations states
 //!
 //! # What is absent
@@ -39,6 +41,7 @@
 mod append_log_model;
 mod lock_model;
 mod log_offsets;
+mod register_array;
 mod semaphore_model;
 mod set_elements;
 mod set_model;
@@ -47,6 +50,7 @@ mod table_model;
 
 pub use append_log_model::{AppendLogModel, LogOperation};
 pub use lock_model::{LockHolding, LockModel, LockOperation};
+pub use register_array::{ArrayAccess, RegisterArray, RegisterOperation};
 pub use semaphore_model::{SemaphoreModel, SemaphoreOperation};
 pub use set_model::{SetAction, SetModel, SetOperation};
 pub use table_model::{StateTableRow, TableError, TableModel, TableOperation};

@@ -181,6 +181,10 @@ impl HistoryModel for SetModel {
         growing_order(calls)
     }
 
+    fn has_independent_parts(&self) -> bool {
+        true
+    }
+
     fn accesses(&self, operation: &SetOperation, parts: &mut Vec<u64>) {
         if let SetOperation::One(_, element) = operation {
             parts.push(u64::from(*element));

@@ -8,7 +8,8 @@ mod proofs;
 mod set_tests;
 mod table_tests;
 
-use seatrial_checker::{Checker, Validity, Verdict};
+use seatrial_checker::{Aims, Checker, Validity, Verdict};
+use seatrial_history::chunk::Assembly;
 use seatrial_history::{History, Op, OpType, Process, Value};
 use seatrial_linear::{HistoryModel, ModelChecker};
 use seatrial_machine::Rng;
@@ -265,8 +266,44 @@ pub(super) fn check<M>(model: M, history: &History) -> Verdict
 where
     M: HistoryModel + Send + Sync + 'static,
     M::Operation: Send,
+    M::State: Send,
 {
     ModelChecker::new(model).check(history)
+}
+
+/// The verdict of a check that runs beside a test: the history comes in small pieces. What it finds before the end, it finds in
+/// the end.
+fn beside_the_test<M>(model: M, history: &History, rng: &mut Rng) -> Verdict
+where
+    M: HistoryModel + Send + Sync + 'static,
+    M::Operation: Send,
+    M::State: Send,
+{
+    let aims = Aims {
+        early: true,
+        ..Aims::default()
+    };
+    let mut checker = ModelChecker::new(model).start(&aims);
+    let mut assembly = Assembly::new(65_536);
+    let mut is_refuted = false;
+    for op in history {
+        assert!(assembly.push(op).unwrap().is_none());
+        if rng.chance(0.3)
+            && let Some(chunk) = assembly.rest()
+        {
+            let _ = checker.push(chunk);
+            is_refuted |= !checker.definite(history).unwrap().is_empty();
+        }
+    }
+    if let Some(chunk) = assembly.rest() {
+        let _ = checker.push(chunk);
+    }
+    let verdict = checker.finish(history).unwrap().verdict;
+    assert!(
+        !is_refuted || verdict.valid == Validity::Invalid,
+        "a violation is definite"
+    );
+    verdict
 }
 
 /// Compares the verdicts of a model with those of the brute force; returns how many histories were linearizable and how many not.
@@ -275,6 +312,7 @@ where
     T: TestObject,
     M: HistoryModel + Clone + Send + Sync + 'static,
     M::Operation: Send,
+    M::State: Send,
 {
     let mut counts = [0; 2];
     let mut proven = [0; 4];
@@ -306,6 +344,13 @@ where
             verdict.reason,
             verdict.findings,
         );
+        let beside = beside_the_test(model.clone(), &history(object, &calls), &mut rng);
+        assert_eq!(
+            beside.valid == Validity::Invalid,
+            !expected,
+            "beside a test, history {number} of seed {seed}: {:?}\n{calls:#?}",
+            beside.findings,
+        );
         counts[usize::from(!expected)] += 1;
         if number % 2 == 0 {
             proofs::replayed(model, object, &calls, &mut rng, &mut proven);
@@ -330,6 +375,7 @@ where
     T: TestObject,
     M: HistoryModel + Clone + Send + Sync + 'static,
     M::Operation: Send,
+    M::State: Send,
 {
     let mut rng = Rng::from_seed(seed);
     let is_valid = |calls: &[TestCall]| {
@@ -399,6 +445,7 @@ pub(super) fn many_clients<T, M>(
     T: TestObject,
     M: HistoryModel + Clone + Send + Sync + 'static,
     M::Operation: Send,
+    M::State: Send,
 {
     for clients in [4, 30, 200, 1_000] {
         if clients > object.clients_max() {

@@ -219,7 +219,7 @@ pub use fold::{
     Chunks, Fold, FoldBatch, FoldError, Folder, FolderStatistics, Folding, Order, fold_concurrent,
     fold_linear,
 };
-pub use hash::{FixedMap, fixed_hash};
+pub use hash::{FixedMap, FixedSet, fixed_hash};
 pub use history::{History, UNPAIRED};
 pub use op::{Extra, Op, OpType, Process};
 pub use pair::OpenInvocations;

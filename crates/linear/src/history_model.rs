@@ -117,6 +117,29 @@ pub trait HistoryModel: SequentialModel {
     /// object, all others are checked separately (linearizability is local: Herlihy and Wing 1990, theorem 1).
     fn accesses(&self, _operation: &Self::Operation, _parts: &mut Vec<u64>) {}
 
+    /// Is every operation on one part of the state, but for a few on all of it? Then the parts are followed separately while a
+    /// test runs, and an operation on all of it leaves the check to the end of the history.
+    fn has_independent_parts(&self) -> bool {
+        false
+    }
+
+    /// Can the possible states be followed while a test runs? Not if a state is as long as the history.
+    fn has_small_states(&self) -> bool {
+        true
+    }
+
+    /// May this operation take effect right before one that depends on it, without a loss of orders? It must be possible in every
+    /// state, and commute with all others of which this is true. An operation must depend on no more than
+    /// [`HistoryModel::waiting_max`] of them at a time. A hint: with it, concurrent operations of this kind are cheap to follow.
+    fn can_wait(&self, _operation: &Self::Operation) -> bool {
+        false
+    }
+
+    /// On how many operations that [`HistoryModel::can_wait`] an operation may depend.
+    fn waiting_max(&self) -> usize {
+        usize::MAX
+    }
+
     /// Drops operations of unknown outcome on whose effect no other operation depends: each makes the search dearer.
     fn drop_unobserved(&self, _calls: &mut Vec<ModelCall<Self::Operation>>) {}
 
@@ -219,9 +242,17 @@ impl Unfit {
         }
     }
 
+    /// With a reason that names the operation.
+    pub(crate) fn of_reason(reason: String) -> Unfit {
+        Unfit { reason }
+    }
+
     /// For an operation whose function the model does not have.
     pub fn function(op: &Op, model: &str) -> Unfit {
-        Unfit::new(op, format_args!("a {model} has no `{}`", op.f))
+        Unfit::new(
+            op,
+            format_args!("{} {model} has no `{}`", article(model), op.f),
+        )
     }
 }
 
@@ -232,6 +263,15 @@ impl fmt::Display for Unfit {
 }
 
 impl std::error::Error for Unfit {}
+
+/// The article of a name.
+fn article(name: &str) -> &'static str {
+    if name.starts_with(['a', 'e', 'i', 'o', 'u']) {
+        "an"
+    } else {
+        "a"
+    }
+}
 
 /// The values of a history, numbered in order of appearance: equal values have one number. Operations with numbers are small, and
 /// cheap to compare.

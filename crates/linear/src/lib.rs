@@ -64,8 +64,9 @@
 //! - `proof_draft`, `core_minimizer`, `model_proof`: certificates
 //! - `sequential`: models of the user's own
 //! - `history_model`, `model_gathering`, `model_parts`, `model_checker`: a checker of recorded histories for any model
-//! - `register_array`: registers that operations access several at a time
-//! - `online`, `online_collections`: registers and locks, queues and bags, while they are recorded
+//! - `online`: registers and locks while they are recorded
+//! - `online_windows`, `object_window`: all other data types while they are recorded: `collection_window` of queues and bags by
+//!   monitors, `configuration_window` and `possible_states` of any model, `plain_objects` the models without a history model
 //!
 //! # What is absent
 //!
@@ -77,7 +78,9 @@
 mod absorption;
 mod bisected_counterexample;
 mod collection_monitor;
+mod collection_window;
 mod collections;
+mod configuration_window;
 mod configurations;
 mod core_minimizer;
 mod counterexample;
@@ -95,13 +98,14 @@ mod numbered_states;
 mod object;
 mod object_monitor;
 mod object_ranges;
+mod object_window;
 mod online;
-mod online_collections;
+mod online_windows;
 mod order_excerpt;
+mod plain_objects;
+mod possible_states;
 mod proof_draft;
 mod queue_search;
-mod register_array;
-mod register_zones;
 mod search;
 mod sequential;
 mod text_reads;
@@ -114,7 +118,6 @@ pub use history_model::{
 pub use linearizable::Linearizable;
 pub use model::Model;
 pub use model_checker::ModelChecker;
-pub use register_array::{ArrayAccess, RegisterArray, RegisterOperation};
 pub use search::Bound;
 pub use sequential::{
     Linearizability, NoLinearization, ObservedCall, SequentialModel, assert_linearizable,

@@ -1,6 +1,7 @@
 //! The checker of linearizability.
 
 use crate::bisected_counterexample::bisected_counterexample;
+use crate::collection_window::CollectionWindows;
 use crate::collections::expand_takes;
 use crate::essential::essential;
 use crate::explanation::{ActionWords, NONLINEARIZABLE, ViolationExcerpt};
@@ -10,7 +11,8 @@ use crate::object::{LinearObject, LinearObjects, ObjectOperation, ValueMarks, ke
 use crate::object_monitor::{MonitorVerdict, ObjectMonitor};
 use crate::object_ranges::ObjectRanges;
 use crate::online::OnlineObjects;
-use crate::online_collections::OnlineCollections;
+use crate::online_windows::OnlineWindows;
+use crate::plain_objects::PlainObjects;
 use crate::proof_draft::ProofDraft;
 use crate::queue_search::search_queue;
 use crate::search::{Bound, Counterexample, OrderResult, Search, SearchResult};
@@ -734,9 +736,14 @@ impl Checker for Linearizable {
             return Box::new(objects);
         }
         if aims.early
-            && let Some(collections) = OnlineCollections::new(*self, aims.certify)
+            && let Some(collections) = CollectionWindows::new(*self)
         {
-            return Box::new(collections);
+            return Box::new(OnlineWindows::new(collections, aims.certify));
+        }
+        if aims.early
+            && let Some(objects) = PlainObjects::windows(*self)
+        {
+            return Box::new(OnlineWindows::new(objects, aims.certify));
         }
         Box::new(LinearCheck {
             checker: *self,

@@ -1,5 +1,6 @@
 //! The checker of a history model.
 
+use crate::configuration_window::ConfigurationWindows;
 use crate::essential::essential;
 use crate::explanation::{NONLINEARIZABLE, ObjectWords, ViolationExcerpt};
 use crate::history_model::{HistoryModel, ModelCall, MonitorDecision, Refutation, ValueNumbers};
@@ -8,6 +9,7 @@ use crate::model_gathering::{GatheredCalls, KeyedCalls, ModelGathering};
 use crate::model_parts::CallComponents;
 use crate::model_proof::ModelProof;
 use crate::object::{ObjectOperation, key_prefix};
+use crate::online_windows::OnlineWindows;
 use crate::search::{Bound, Counterexample, Search, SearchResult};
 use crate::sequential::{ModelStates, numbered_operations};
 use crate::values::StateId;
@@ -491,6 +493,7 @@ impl<M> Checker for ModelChecker<M>
 where
     M: HistoryModel + Send + Sync + 'static,
     M::Operation: Send,
+    M::State: Send,
 {
     fn name(&self) -> &'static str {
         self.model.name()
@@ -503,7 +506,16 @@ where
         }
     }
 
+    /// Starts an online checker where findings are wanted early, else one that decides at the end.
     fn start(&self, aims: &Aims) -> Box<dyn OnlineChecker> {
+        let model = &*self.model;
+        if aims.early && model.has_small_states() && model.missing_parameter().is_none() {
+            let windows = ConfigurationWindows {
+                model: Arc::clone(&self.model),
+                checker: self.clone(),
+            };
+            return Box::new(OnlineWindows::new(windows, aims.certify));
+        }
         Box::new(ModelCheck {
             checker: self.clone(),
             certifies: aims.certify,
@@ -528,6 +540,7 @@ impl<M> OnlineChecker for ModelCheck<M>
 where
     M: HistoryModel + Send + Sync + 'static,
     M::Operation: Send,
+    M::State: Send,
 {
     fn name(&self) -> &'static str {
         self.checker.name()

@@ -3,6 +3,7 @@
 use crate::model::{Action, Taken};
 use crate::values::StateId;
 use seatrial_history::{Key, Op, Value};
+use seatrial_monitors::{ZoneAction, ZoneCall};
 
 /// An operation that took effect or may have. Positions are those of the history.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +14,25 @@ pub(crate) struct ObjectOperation<A = Action> {
     pub(crate) call: u32,
     /// Position of its successful completion; [`NEVER`] if its outcome is unknown.
     pub(crate) ret: u32,
+}
+
+impl ZoneCall for ObjectOperation {
+    fn action(&self) -> ZoneAction {
+        match self.action {
+            Action::Read(value) => ZoneAction::Read(value),
+            Action::Write(value) => ZoneAction::Write(value),
+            Action::Cas(from, to) => ZoneAction::Cas(from, to),
+            _ => ZoneAction::Other,
+        }
+    }
+
+    fn call(&self) -> u32 {
+        self.call
+    }
+
+    fn ret(&self) -> u32 {
+        self.ret
+    }
 }
 
 /// The completion of an operation of unknown outcome: it stays concurrent to the end of the history.

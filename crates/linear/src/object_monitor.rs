@@ -4,9 +4,8 @@ use crate::collection_monitor::{self, CollectionMonitor};
 use crate::model::Model;
 use crate::object::LinearObject;
 use crate::proof_draft::ProofDraft;
-use crate::register_zones::{ZoneVerdict, Zones};
 use crate::values::NumberedValues;
-use seatrial_monitors::Rejection;
+use seatrial_monitors::{RegisterZones, Rejection, ZoneVerdict};
 
 /// What a monitor says about an object.
 pub(crate) enum MonitorVerdict {
@@ -19,7 +18,7 @@ pub(crate) enum MonitorVerdict {
 
 /// The monitor of a model, with its tables: 4 bytes for each value of the history.
 pub(crate) enum ObjectMonitor {
-    Registers(Zones),
+    Registers(RegisterZones),
     Collections(CollectionMonitor),
 }
 
@@ -29,7 +28,7 @@ impl ObjectMonitor {
         if model.is_collection() {
             ObjectMonitor::Collections(CollectionMonitor::new(values))
         } else {
-            ObjectMonitor::Registers(Zones::new(values))
+            ObjectMonitor::Registers(RegisterZones::new(values))
         }
     }
 
@@ -56,7 +55,7 @@ impl ObjectMonitor {
 }
 
 fn check_register(
-    zones: &mut Zones,
+    zones: &mut RegisterZones,
     object: &LinearObject,
     values: &NumberedValues,
     draft: Option<&mut ProofDraft<'_>>,

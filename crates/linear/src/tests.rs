@@ -519,7 +519,7 @@ fn a_drain_is_many_dequeues() {
 mod certificates;
 mod contended;
 mod keys;
-mod online_collections;
+mod online_windows;
 pub(crate) mod register_zones;
 mod sequential;
 mod witness;

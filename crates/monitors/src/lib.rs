@@ -1,4 +1,4 @@
-//! Monitors: near-linear deciders of linearizability for collections whose values are unique.
+//! Monitors: near-linear deciders of linearizability for collections and registers whose values are unique.
 //!
 //! A general search is exponential in the concurrency. For collections to which each value is added at most once, the results
 //! say which removal took which addition, and what remains is a question about intervals: [`set`], [`multiset`] and
@@ -31,6 +31,7 @@
 //! # Files, in reading order
 //!
 //! - `value_table`, `sub_history`, `minimal_conflict`: operations by value, and the few that have no order
+//! - `register_monitor`: registers, by zones
 //! - `set_monitor`, `multiset_monitor`, `queue_monitor`, `stack_monitor`, `priority_queue_monitor`: one for each type
 //! - `coverage`, `coverage_counts`, `stabbing_tree`, `peeks_by_value`: instants that values cover
 //! - `unknown_removals`, `removal_deadlines`, `removal_matching`: removals of unknown outcome
@@ -51,6 +52,7 @@ mod nested_order;
 mod peeks_by_value;
 mod priority_queue_monitor;
 mod queue_monitor;
+mod register_monitor;
 mod removal_deadlines;
 mod removal_matching;
 mod retention;
@@ -66,6 +68,7 @@ pub use minimal_conflict::minimal;
 pub use multiset_monitor::{multiset, multiset_order};
 pub use priority_queue_monitor::{priority_queue, priority_queue_order};
 pub use queue_monitor::{queue, queue_order};
+pub use register_monitor::{RegisterZones, ZoneAction, ZoneCall, ZoneVerdict};
 pub use retention::{retained_in_multiset, retained_in_queue};
 pub use set_monitor::set;
 pub use stack_monitor::{stack, stack_order};

@@ -549,6 +549,69 @@ fn checkers_of_whole_histories_find_violations_while_it_is_written() {
     }
 }
 
+/// A queue decides in windows until an element is enqueued again: from then on its follower checks what was written so far, and
+/// still finds a violation before the end.
+#[test]
+fn a_checker_that_gives_up_its_windows_is_followed_by_checks_of_prefixes() {
+    let again = |history: &History| -> History {
+        let mut ops: Vec<Op> = history.iter().cloned().collect();
+        let enqueue = Op::invoke(Process::Client(0), "enqueue", Value::Int(3));
+        let dequeue = Op::invoke(Process::Client(0), "dequeue", Value::Nil);
+        let repeated = [
+            enqueue.clone(),
+            enqueue.complete(OpType::Ok, Value::Int(3)),
+            dequeue.clone(),
+            dequeue.complete(OpType::Ok, Value::Int(3)),
+        ];
+        // After element 99 was dequeued.
+        ops.splice(400..400, repeated);
+        History::from_unindexed(ops)
+    };
+    let checkers = || -> Vec<Box<dyn Checker>> {
+        let named = ["fifo-queue", "bag"].iter();
+        named
+            .map(|name| seatrial_check::by_name(name, None).unwrap())
+            .collect()
+    };
+    let history = again(&queue_history(2_000, Some(500)));
+    let aims = Aims {
+        early: true,
+        ..Aims::default()
+    };
+    for checker in &checkers() {
+        let mut online = checker.start(&aims);
+        for chunk in cut(&history, 100, &mut Rng::from_seed(1)) {
+            let _ = online.push(&chunk);
+            // The windows are checked often enough for element 3 to be forgotten.
+            online.search();
+        }
+        let note = online.progress().note.unwrap_or_default();
+        assert_eq!(
+            note,
+            "3 is added more than once; checked as a whole in the end",
+            "{}",
+            checker.name()
+        );
+        assert!(!online.is_early());
+    }
+    let all = followed(&history, &checkers(), 2_000);
+    for (name, (found_at, partial, whole)) in ["fifo-queue", "bag"].iter().zip(&all) {
+        let at = found_at.unwrap_or_else(|| panic!("{name} found nothing before the end"));
+        assert!((2_000..=6_000).contains(&at), "{name} at {at}");
+        assert_eq!(partial.valid, Validity::Invalid, "{name}: {partial:?}");
+        assert_eq!(whole.valid, Validity::Invalid, "{name}");
+        assert!(!whole.findings.is_empty(), "{name}");
+    }
+    let valid = followed(&again(&queue_history(1_000, None)), &checkers(), u64::MAX);
+    for (name, (found_at, _, whole)) in ["fifo-queue", "bag"].iter().zip(&valid) {
+        assert_eq!(
+            (found_at, &whole.valid),
+            (&None, &Validity::Valid),
+            "{name}"
+        );
+    }
+}
+
 #[test]
 fn definite_violations_of_a_prefix_are_in_the_verdict_on_the_whole() {
     // Writes of registers, one after another, and one read of what a failed transaction wrote.

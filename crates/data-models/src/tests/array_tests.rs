@@ -1,10 +1,10 @@
 //! Block devices, and registers with transactions.
 
 use super::{Plan, TestCall, TestObject, check, compare, last_call, many_clients, metamorphic};
+use crate::RegisterArray;
 use seatrial_checker::Validity;
 use seatrial_history::{Key, Mop, Observed, Value};
 use seatrial_interchange::import::{self, Format, Options};
-use seatrial_linear::RegisterArray;
 use seatrial_machine::Rng;
 use std::cell::Cell;
 use std::collections::BTreeMap;

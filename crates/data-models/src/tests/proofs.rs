@@ -152,6 +152,7 @@ pub(super) fn replayed<T, M>(
     T: TestObject,
     M: HistoryModel + Clone + Send + Sync + 'static,
     M::Operation: Send,
+    M::State: Send,
 {
     let history = history(object, calls);
     let (verdict, certificate) = certify(&ModelChecker::new(model.clone()), &history).unwrap();

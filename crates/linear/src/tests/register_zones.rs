@@ -2,10 +2,10 @@
 
 use crate::model::{Action, Model};
 use crate::object::{NEVER, ObjectOperation, ValueMarks};
-use crate::register_zones::{ZoneVerdict, Zones};
 use crate::search::{Bound, Search, SearchResult};
 use crate::values::{NumberedValues, ObjectStates, StateId};
 use seatrial_machine::Rng;
+use seatrial_monitors::{RegisterZones, ZoneVerdict};
 use std::collections::BTreeSet;
 
 /// Is there any order? Tries all of them; what was tried before is not tried again.
@@ -111,7 +111,7 @@ pub(crate) fn histories(usual: u64) -> u64 {
 
 #[test]
 fn zones_agree_with_all_orders() {
-    let mut zones = Zones::new(64);
+    let mut zones = RegisterZones::new(64);
     let mut marks = ValueMarks::new(64);
     let mut counts = [0u64; 2];
     let all = histories(60_000);
@@ -140,7 +140,7 @@ fn zones_agree_with_all_orders() {
 
 #[test]
 fn zones_agree_with_the_search_on_longer_histories() {
-    let mut zones = Zones::new(512);
+    let mut zones = RegisterZones::new(512);
     let mut marks = ValueMarks::new(512);
     let mut table = NumberedValues::new(Model::CasRegister);
     for integer in 0..512 {
@@ -169,7 +169,7 @@ fn rings_of_compare_and_sets_and_values_written_twice() {
         call,
         ret: call + 10,
     };
-    let mut zones = Zones::new(8);
+    let mut zones = RegisterZones::new(8);
     let ring = [cas(0, 3, 1), cas(1, 2, 2), cas(2, 1, 3)];
     assert_eq!(zones.check(&ring), ZoneVerdict::Refuted(vec![1, 2]));
     assert_eq!(zones.check(&ring[..1]), ZoneVerdict::Linearizable);
@@ -189,5 +189,8 @@ fn the_first_operation_of_a_history_comes_after_the_initial_value() {
         operation(Action::Read(0), 2, 3),
     ];
     assert!(!has_order(&late));
-    assert_eq!(Zones::new(2).check(&late), ZoneVerdict::Refuted(vec![0, 1]));
+    assert_eq!(
+        RegisterZones::new(2).check(&late),
+        ZoneVerdict::Refuted(vec![0, 1])
+    );
 }

@@ -1,36 +1,29 @@
-//! Queues and bags, checked while they are recorded.
+//! Objects that are checked in windows while they are recorded.
 
-mod collection_window;
-
+use crate::collection_window::element;
 use crate::explanation::NONLINEARIZABLE;
-use crate::linearizable::{FINDINGS_MAX, Linearizable, RESULTS_MAX};
-use crate::model::Model;
+use crate::linearizable::{FINDINGS_MAX, RESULTS_MAX};
 use crate::object::is_tuple;
-use crate::object_monitor::ObjectMonitor;
-use collection_window::{CollectionWindow, WindowEvent, element};
+use crate::object_window::{ObjectWindow, WindowCounts, WindowEvent, WindowedType};
 use seatrial_checker::{
-    Checked, Checker, Details, Figures, Finding, KeyFigures, KeyResult, LinearizabilityFigures,
-    OnlineChecker, Progress, Validity, Verdict,
+    Aims, Checked, Details, Figures, Finding, KeyFigures, KeyResult, LinearizabilityFigures,
+    OnlineChecker, Progress, Validity, Verdict, check_source,
 };
 use seatrial_history::{Chunk, ChunkSource, History, Key, Op, OpType, SourceError, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-/// A check of FIFO queues or bags whose history has not ended yet.
+/// A check of objects whose history has not ended yet.
 ///
-/// Each key is an object by itself, with a [`CollectionWindow`]. A window holds what is in the collection, what is under way
-/// and what is of unknown outcome, so the state does not grow with the length of the history; a key keeps some hundred bytes
-/// when it is idle. A violation is definite: every beginning of a linearizable history is linearizable.
+/// Each key is an object by itself, with an [`ObjectWindow`]. A window holds what later operations can affect, so the state does
+/// not grow with the length of the history; a key keeps some hundred bytes when it is idle.
 ///
-/// Elements that are added twice, drains, and successes without an invocation end the windows: then the whole history is
-/// checked in the end, as [`Linearizable`] does. It is also checked once more for the findings of a violation, and for a
+/// A window that cannot decide, and a success without an invocation, end all windows: then the whole history is checked at its
+/// end, as the checker of the data type does. It is also checked once more for the findings of a violation, and for a
 /// certificate.
-///
-/// Its downside: peeks of a queue after removals of unknown outcome keep the elements that follow; text elements are
-/// remembered one by one.
-pub(crate) struct OnlineCollections {
-    checker: Linearizable,
-    windows: BTreeMap<Option<Key>, CollectionWindow>,
+pub(crate) struct OnlineWindows<T: WindowedType> {
+    data_type: T,
+    windows: BTreeMap<Option<Key>, T::Window>,
     /// Invocations without a completion, by position.
     open: BTreeMap<u64, Op>,
     position: u64,
@@ -44,11 +37,11 @@ pub(crate) struct OnlineCollections {
     fallback: Option<String>,
 }
 
-impl OnlineCollections {
-    /// Starts the check; `None` for another data type.
-    pub(crate) fn new(checker: Linearizable, certify: bool) -> Option<OnlineCollections> {
-        matches!(checker.model, Model::FifoQueue | Model::Bag).then(|| OnlineCollections {
-            checker,
+impl<T: WindowedType> OnlineWindows<T> {
+    /// Starts the check.
+    pub(crate) fn new(data_type: T, certify: bool) -> OnlineWindows<T> {
+        OnlineWindows {
+            data_type,
             windows: BTreeMap::new(),
             open: BTreeMap::new(),
             position: 0,
@@ -58,7 +51,7 @@ impl OnlineCollections {
             checks: 0,
             certify,
             fallback: None,
-        })
+        }
     }
 
     /// Applies the operations of a chunk that are new.
@@ -94,8 +87,10 @@ impl OnlineCollections {
             return;
         }
         let key = object_key(&op);
-        let window = self.windows.entry(key.clone()).or_default();
-        let event = window.begin(self.checker.model, position, &op);
+        let data_type = &self.data_type;
+        let window = self.windows.entry(key.clone());
+        let window = window.or_insert_with(|| data_type.window(key.as_ref()));
+        let event = window.begin(position, &op);
         self.open.insert(position, op);
         self.on_event(key, event);
     }
@@ -113,11 +108,11 @@ impl OnlineCollections {
         let key = object_key(&begun);
         let window = self.windows.get_mut(&key).expect("a window since its call");
         if op.kind == OpType::Fail {
-            window.fail(call);
+            let event = window.fail(call);
+            self.on_event(key, event);
             return;
         }
-        let model = self.checker.model;
-        let event = window.complete(model, (call, &begun), (position, op));
+        let event = window.complete((call, &begun), (position, op));
         let is_due = window.is_due();
         self.on_event(key.clone(), event);
         if is_due && self.fallback.is_none() {
@@ -129,13 +124,16 @@ impl OnlineCollections {
     fn check(&mut self, key: Option<Key>) {
         let window = self.windows.get_mut(&key).expect("the key of a window");
         self.checks += 1;
-        let event = window.check(self.checker.model, self.position);
+        let event = window.check(self.position);
         self.on_event(key, event);
     }
 
+    fn keys(&self) -> Vec<Option<Key>> {
+        self.windows.keys().cloned().collect()
+    }
+
     fn check_all(&mut self) {
-        let keys: Vec<_> = self.windows.keys().cloned().collect();
-        for key in keys {
+        for key in self.keys() {
             if self.fallback.is_none() {
                 self.check(key);
             }
@@ -150,7 +148,9 @@ impl OnlineCollections {
                 self.windows.clear();
                 self.open.clear();
             }
-            WindowEvent::Conflict(_) | WindowEvent::ElementConflict(_) => {
+            WindowEvent::Conflict(_)
+            | WindowEvent::ElementConflict(_)
+            | WindowEvent::Refuted(_) => {
                 self.keys_violated += 1;
                 if self.violations.len() < FINDINGS_MAX {
                     self.unreported.push(key.clone());
@@ -160,7 +160,7 @@ impl OnlineCollections {
         }
     }
 
-    /// The findings of the violation of one key: a check of the few operations that it rests on.
+    /// The findings of the violation of one key, from the few operations that it rests on.
     fn explain(
         &self,
         key: Option<&Key>,
@@ -170,12 +170,15 @@ impl OnlineCollections {
         let positions = match violation {
             WindowEvent::Conflict(positions) => positions.iter().copied().collect(),
             WindowEvent::ElementConflict(one) => self.positions_of(key, one, source)?,
+            WindowEvent::Refuted(refutation) => {
+                let ops = source.recall(&refutation.positions.iter().copied().collect())?;
+                return Ok(refutation.finding(&ops).into_iter().collect());
+            }
             _ => BTreeSet::new(),
         };
         let ops = source.recall(&positions)?;
-        let verdict = self
-            .checker
-            .check(&History::from_ops(ops.into_values().collect()));
+        let checker = self.data_type.checker();
+        let verdict = checker.check(&History::from_ops(ops.into_values().collect()));
         Ok(verdict.findings)
     }
 
@@ -206,11 +209,10 @@ impl OnlineCollections {
 
     /// The verdict without a check of the whole history.
     fn verdict(&self) -> Verdict {
-        let mut verdict = Verdict::valid(self.checker.model.name());
-        verdict.model = Some("linearizable".into());
-        let used = self.windows.iter().filter(|(_, one)| one.operations > 0);
-        let objects = used.clone().count() as u64;
-        let keys = used.clone().filter(|(key, _)| key.is_some()).count() as u64;
+        let mut verdict = Verdict::valid(self.name());
+        verdict.model = Some(self.data_type.consistency_model());
+        let objects = self.used().count() as u64;
+        let keys = self.used().filter(|(key, _)| key.is_some()).count() as u64;
         let by_key = (keys > 0).then(|| {
             let result = KeyResult::Invalid([NONLINEARIZABLE].into());
             let results = self.violations.keys().flatten().take(RESULTS_MAX);
@@ -223,15 +225,16 @@ impl OnlineCollections {
                     .collect(),
             }
         });
+        let monitor = self.data_type.monitor();
         verdict.details = Details::of(Figures::Linearizability(LinearizabilityFigures {
             objects,
-            operations: used.clone().map(|(_, one)| one.operations).sum(),
-            unknown: used.map(|(_, one)| one.unknown).sum(),
-            by_monitor: objects,
-            monitor: (objects > 0).then(|| ObjectMonitor::name(self.checker.model)),
+            operations: self.used().map(|(_, one)| one.operations).sum(),
+            unknown: self.used().map(|(_, one)| one.unknown).sum(),
+            by_monitor: monitor.map_or(0, |_| objects),
+            monitor: monitor.filter(|_| objects > 0),
             search_reason: None,
-            configurations: 0,
-            configurations_max: self.checker.bound.configurations_max,
+            configurations: self.used().map(|(_, one)| one.configurations).sum(),
+            configurations_max: self.data_type.configurations_max(),
             findings_max: FINDINGS_MAX,
             by_key,
         }));
@@ -244,6 +247,22 @@ impl OnlineCollections {
         }
         verdict
     }
+
+    /// The keys with operations.
+    fn used(&self) -> impl Iterator<Item = (Option<&Key>, WindowCounts)> {
+        let all = self.windows.iter();
+        let all = all.map(|(key, window)| (key.as_ref(), window.figures()));
+        all.filter(|(_, figures)| figures.operations > 0)
+    }
+
+    /// Checks the whole history.
+    fn check_again(&self, source: &dyn ChunkSource) -> Result<Checked, SourceError> {
+        let aims = Aims {
+            certify: self.certify,
+            ..Aims::default()
+        };
+        check_source(self.data_type.checker(), source, &aims)
+    }
 }
 
 /// The key of an operation's object.
@@ -254,9 +273,9 @@ fn object_key(op: &Op) -> Option<Key> {
     }
 }
 
-impl OnlineChecker for OnlineCollections {
+impl<T: WindowedType> OnlineChecker for OnlineWindows<T> {
     fn name(&self) -> &'static str {
-        self.checker.model.name()
+        self.data_type.checker().name()
     }
 
     /// Without windows a driver checks the beginning of the history as a whole.
@@ -284,15 +303,15 @@ impl OnlineChecker for OnlineCollections {
     }
 
     fn rule_out(&self, verdict: &mut Verdict) {
-        verdict.model = Some("linearizable".into());
+        verdict.model = Some(self.data_type.consistency_model());
         if !verdict.anomalies.is_empty() {
             verdict.not = vec!["linearizable"];
         }
     }
 
     fn progress(&mut self) -> Progress {
-        let held = self.windows.values().map(CollectionWindow::held).sum();
-        let operations: u64 = self.windows.values().map(|one| one.operations).sum();
+        let held = self.windows.values().map(ObjectWindow::held).sum();
+        let operations: u64 = self.used().map(|(_, one)| one.operations).sum();
         let mut anomalies = BTreeMap::new();
         if self.keys_violated > 0 {
             anomalies.insert(NONLINEARIZABLE, self.keys_violated);
@@ -308,12 +327,18 @@ impl OnlineChecker for OnlineCollections {
     }
 
     fn finish(mut self: Box<Self>, source: &dyn ChunkSource) -> Result<Checked, SourceError> {
-        self.windows.values_mut().for_each(CollectionWindow::end);
-        self.check_all();
-        let used = || self.windows.iter().filter(|(_, one)| one.operations > 0);
-        let is_mixed = used().any(|(key, _)| key.is_none()) && used().any(|(key, _)| key.is_some());
+        for key in self.keys() {
+            if self.fallback.is_none() {
+                let window = self.windows.get_mut(&key).expect("the key of a window");
+                self.checks += 1;
+                let event = window.finish(self.position);
+                self.on_event(key, event);
+            }
+        }
+        let is_mixed =
+            self.used().any(|(key, _)| key.is_none()) && self.used().any(|(key, _)| key.is_some());
         if self.fallback.is_some() || is_mixed || self.certify || self.keys_violated > 0 {
-            let checked = self.checker.check_again(source, self.certify)?;
+            let checked = self.check_again(source)?;
             let is_valid = checked.verdict.valid == Validity::Valid;
             assert!(
                 !is_valid || self.keys_violated == 0,

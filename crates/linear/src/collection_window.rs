@@ -1,7 +1,10 @@
 //! The window of one collection: its operations that a later one may still contradict.
 
+use crate::linearizable::Linearizable;
 use crate::model::{Model, OperationShape, plain, shape};
-use seatrial_checker::ClosedKeys;
+use crate::object_monitor::ObjectMonitor;
+use crate::object_window::{ObjectWindow, WindowCounts, WindowEvent, WindowedType};
+use seatrial_checker::{Checker, ClosedKeys};
 use seatrial_history::{Key, Op, Value};
 use seatrial_monitors::{
     self as monitors, CollectionAction, CollectionOperation, NEVER, Rejection,
@@ -14,8 +17,8 @@ use std::collections::BTreeMap;
 /// [`monitors::retained_in_queue`] keeps. It is checked each time it has doubled, so that a check costs a constant for each
 /// operation (times a logarithm); then the rest is dropped. Of dropped elements only the fact stays, in intervals of integers: an
 /// element that appears again after its removal is a violation, unless it is added again, which ends the window.
-#[derive(Default)]
-pub(super) struct CollectionWindow {
+pub(crate) struct CollectionWindow {
+    model: Model,
     /// Operations that completed or crashed.
     held: Vec<WindowOperation>,
     /// Operations under way, by position of the invocation; those that have no effect on their own are not among them.
@@ -27,9 +30,7 @@ pub(super) struct CollectionWindow {
     /// Has something completed since the last check?
     is_new: bool,
     is_refuted: bool,
-    /// Operations that took effect or may have, and those among them of unknown outcome.
-    pub(super) operations: u64,
-    pub(super) unknown: u64,
+    figures: WindowCounts,
 }
 
 /// An operation of a window.
@@ -44,23 +45,11 @@ struct WindowOperation {
     is_certain: bool,
 }
 
-/// What a window came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum WindowEvent {
-    Nothing,
-    /// The operations at these positions have no order.
-    Conflict(Vec<u64>),
-    /// The operations on this element have none.
-    ElementConflict(Key),
-    /// The history must be checked as a whole, for this reason.
-    Whole(String),
-}
-
 /// Operations held before the first check.
 const WINDOW_MIN: usize = if cfg!(test) { 4 } else { 512 };
 
 /// The element that a value stands for.
-pub(super) fn element(value: &Value) -> Key {
+pub(crate) fn element(value: &Value) -> Key {
     match plain(value) {
         Value::Int(integer) => Key::Int(*integer),
         other => Key::Text(other.to_string().into()),
@@ -82,15 +71,53 @@ fn collection_action(shape: &OperationShape<'_>) -> Option<(CollectionAction, Ke
     })
 }
 
-impl CollectionWindow {
-    /// Operations that are kept.
-    pub(super) fn held(&self) -> u64 {
-        (self.held.len() + self.open.len()) as u64
+/// Queues and bags, in windows that a monitor decides.
+pub(crate) struct CollectionWindows(Linearizable);
+
+impl CollectionWindows {
+    /// `None` for another data type.
+    pub(crate) fn new(checker: Linearizable) -> Option<CollectionWindows> {
+        let has_windows = matches!(checker.model, Model::FifoQueue | Model::Bag);
+        has_windows.then_some(CollectionWindows(checker))
+    }
+}
+
+impl WindowedType for CollectionWindows {
+    type Window = CollectionWindow;
+
+    fn checker(&self) -> &dyn Checker {
+        &self.0
     }
 
-    /// Adds an invocation. Its effect must be known, or be that of a removal.
-    pub(super) fn begin(&mut self, model: Model, position: u64, invocation: &Op) -> WindowEvent {
-        let effect = match shape(model, invocation, None) {
+    fn window(&self, _: Option<&Key>) -> CollectionWindow {
+        CollectionWindow {
+            model: self.0.model,
+            held: Vec::new(),
+            open: BTreeMap::new(),
+            closed: ClosedKeys::default(),
+            check_at: 0,
+            is_new: false,
+            is_refuted: false,
+            figures: WindowCounts::default(),
+        }
+    }
+
+    fn consistency_model(&self) -> String {
+        "linearizable".into()
+    }
+
+    fn monitor(&self) -> Option<&'static str> {
+        Some(ObjectMonitor::name(self.0.model))
+    }
+
+    fn configurations_max(&self) -> u64 {
+        self.0.bound.configurations_max
+    }
+}
+
+impl ObjectWindow for CollectionWindow {
+    fn begin(&mut self, position: u64, invocation: &Op) -> WindowEvent {
+        let effect = match shape(self.model, invocation, None) {
             Ok(shape) => shape.and_then(|shape| collection_action(&shape)),
             Err(reason) => return WindowEvent::Whole(reason),
         };
@@ -104,21 +131,19 @@ impl CollectionWindow {
         WindowEvent::Nothing
     }
 
-    /// Drops an invocation that had no effect.
-    pub(super) fn fail(&mut self, call: u64) {
+    fn fail(&mut self, call: u64) -> WindowEvent {
         self.open.remove(&call);
+        WindowEvent::Nothing
     }
 
-    /// Adds the completion of the operation that was invoked at `call`; it did not fail.
-    pub(super) fn complete(
+    fn complete(
         &mut self,
-        model: Model,
         (call, invocation): (u64, &Op),
         (end, completion): (u64, &Op),
     ) -> WindowEvent {
         let begun = self.open.remove(&call);
         assert!(begun.is_some(), "an operation that completes is open");
-        let effect = match shape(model, invocation, Some(completion)) {
+        let effect = match shape(self.model, invocation, Some(completion)) {
             Ok(shape) => shape.and_then(|shape| collection_action(&shape)),
             Err(reason) => return WindowEvent::Whole(reason),
         };
@@ -126,8 +151,8 @@ impl CollectionWindow {
             return WindowEvent::Nothing;
         };
         let is_certain = completion.is_ok();
-        self.operations += 1;
-        self.unknown += u64::from(!is_certain);
+        self.figures.operations += 1;
+        self.figures.unknown += u64::from(!is_certain);
         if self.is_refuted {
             return WindowEvent::Nothing;
         }
@@ -147,34 +172,26 @@ impl CollectionWindow {
         WindowEvent::Nothing
     }
 
-    /// Counts the operations under way as of unknown outcome: the history has ended.
-    pub(super) fn end(&mut self) {
+    fn finish(&mut self, next: u64) -> WindowEvent {
         let open = self.open.values().flatten().count() as u64;
-        self.operations += open;
-        self.unknown += open;
+        self.figures.operations += open;
+        self.figures.unknown += open;
         self.is_new = true;
+        self.check(next)
     }
 
-    /// Is it time for a check?
-    pub(super) fn is_due(&self) -> bool {
+    fn is_due(&self) -> bool {
         self.held.len() >= self.check_at.max(WINDOW_MIN)
     }
 
-    fn refute(&mut self) {
-        self.is_refuted = true;
-        self.held = Vec::new();
-        self.closed = ClosedKeys::default();
-    }
-
-    /// Checks what is held, and drops what no later operation can contradict. All operations before `next` are known.
-    pub(super) fn check(&mut self, model: Model, next: u64) -> WindowEvent {
+    fn check(&mut self, next: u64) -> WindowEvent {
         if self.is_refuted || !self.is_new {
             return WindowEvent::Nothing;
         }
         self.is_new = false;
         let horizon = self.open.first_key_value().map_or(next, |(&call, _)| call);
         let (operations, horizon) = self.numbered(horizon);
-        let answer = match model {
+        let answer = match self.model {
             Model::FifoQueue => monitors::queue(&operations),
             _ => monitors::multiset(&operations),
         };
@@ -187,7 +204,7 @@ impl CollectionWindow {
                 return WindowEvent::Conflict(positions);
             }
         }
-        let marks = match model {
+        let marks = match self.model {
             Model::FifoQueue => monitors::retained_in_queue(&operations, horizon),
             _ => monitors::retained_in_multiset(&operations, horizon),
         };
@@ -203,6 +220,22 @@ impl CollectionWindow {
         });
         self.check_at = 2 * self.held.len();
         WindowEvent::Nothing
+    }
+
+    fn held(&self) -> u64 {
+        (self.held.len() + self.open.len()) as u64
+    }
+
+    fn figures(&self) -> WindowCounts {
+        self.figures
+    }
+}
+
+impl CollectionWindow {
+    fn refute(&mut self) {
+        self.is_refuted = true;
+        self.held = Vec::new();
+        self.closed = ClosedKeys::default();
     }
 
     /// Positions of these operations, in order.

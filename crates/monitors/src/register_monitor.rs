@@ -1,18 +1,42 @@
 //! Registers whose values are written once: linearizability by zones, without a search.
 
-use crate::model::Action;
-use crate::object::{NEVER, ObjectOperation};
-use crate::values::StateId;
+use crate::NEVER;
 use std::collections::BTreeSet;
+
+/// What an operation does to a register. Values are numbered densely; the initial value is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZoneAction {
+    /// The register has this value.
+    Read(u32),
+    /// It has this value from now on.
+    Write(u32),
+    /// It has the first value, and from now on the second.
+    Cas(u32, u32),
+    /// Anything else: the monitor does not apply.
+    Other,
+}
+
+/// An operation on a register, in the caller's own form: no copy is made of a history.
+pub trait ZoneCall {
+    /// What it does.
+    fn action(&self) -> ZoneAction;
+
+    /// Position of its invocation; less than [`NEVER`].
+    fn call(&self) -> u32;
+
+    /// Position of its completion; [`NEVER`] if its outcome is unknown.
+    fn ret(&self) -> u32;
+}
 
 /// What the zones of one object say. Entries are numbered as they were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ZoneVerdict {
+pub enum ZoneVerdict {
+    /// There is an order.
     Linearizable,
     /// These operations alone are not linearizable: with each read and compare-and-set, they have the write of its value.
     Refuted(Vec<u32>),
     /// The method does not apply: this value is written twice, or the operations are not those of a register.
-    NotApplicable(Option<StateId>),
+    NotApplicable(Option<u32>),
 }
 
 /// No operation, no cluster.
@@ -21,7 +45,7 @@ const NONE: u32 = u32::MAX;
 /// The operations on one value: what writes it, what reads it, and what replaces it.
 #[derive(Clone, Copy, Debug)]
 struct ValueCluster {
-    value: StateId,
+    value: u32,
     /// The write, or the compare-and-set to this value; [`NONE`] for the initial value.
     writer: u32,
     /// The successful compare-and-set from this value; [`NONE`] if there is none.
@@ -56,43 +80,43 @@ struct ClusterChain {
 /// would have to rise all the way round. Two chains are in conflict if their forward zones (`ended` before `begun`) overlap, or
 /// if a backward zone lies in a forward one.
 ///
-/// Operations of unknown outcome must be those on whose effect others depend (`ValueMarks::drop_unseen`), so they took effect,
+/// Operations of unknown outcome must be those on whose effect others depend, so they took effect,
 /// at any time after their invocation.
 ///
 /// Cost: O(n log n) time for sorting the chains, 4 bytes for each value of the history and 40 for each value of the object.
 #[derive(Debug, Default)]
-pub(crate) struct Zones {
+pub struct RegisterZones {
     /// By value: its cluster, [`NONE`] if the object does not have it. Cleared after each object.
     numbers: Vec<u32>,
     clusters: Vec<ValueCluster>,
 }
 
-impl Zones {
+impl RegisterZones {
     /// Room for values below `count`.
-    pub(crate) fn new(count: usize) -> Zones {
-        Zones {
+    pub fn new(count: usize) -> RegisterZones {
+        RegisterZones {
             numbers: vec![NONE; count],
             clusters: Vec::new(),
         }
     }
 
     /// Decides one object whose initial value is 0.
-    pub(crate) fn check(&mut self, entries: &[ObjectOperation]) -> ZoneVerdict {
+    pub fn check<C: ZoneCall>(&mut self, entries: &[C]) -> ZoneVerdict {
         self.check_and(entries, |_| ()).0
     }
 
     /// Decides one object; of a linearizable one also returns the entries in the order of a linearization.
-    pub(crate) fn check_with_order(
+    pub fn check_with_order<C: ZoneCall>(
         &mut self,
-        entries: &[ObjectOperation],
+        entries: &[C],
     ) -> (ZoneVerdict, Option<Vec<u32>>) {
         self.check_and(entries, |zones| zones.linearization(entries))
     }
 
-    fn check_and<T>(
+    fn check_and<C: ZoneCall, T>(
         &mut self,
-        entries: &[ObjectOperation],
-        then: impl FnOnce(&Zones) -> T,
+        entries: &[C],
+        then: impl FnOnce(&RegisterZones) -> T,
     ) -> (ZoneVerdict, Option<T>) {
         let verdict = self.decide(entries);
         let is_linearizable = verdict == ZoneVerdict::Linearizable;
@@ -111,7 +135,7 @@ impl Zones {
     /// at most its own `ended`, which is less. Let B be forward, with its `ended` as the key. If A is forward as well, the
     /// two do not overlap, so B's `ended` is not before A's `begun`, which is after A's key. If A is backward, it does not
     /// lie in B, so its `begun`, which is its key, is not after B's `ended`.
-    fn linearization(&self, entries: &[ObjectOperation]) -> Vec<u32> {
+    fn linearization<C: ZoneCall>(&self, entries: &[C]) -> Vec<u32> {
         let chains = self.chains(entries);
         let mut chains = chains.expect("a linearizable object has no chain that is impossible");
         chains.sort_unstable_by_key(|chain| {
@@ -140,12 +164,12 @@ impl Zones {
     }
 
     /// By cluster: its reads, by invocation.
-    fn reads(&self, entries: &[ObjectOperation]) -> Vec<Vec<u32>> {
+    fn reads<C: ZoneCall>(&self, entries: &[C]) -> Vec<Vec<u32>> {
         let mut reads = vec![Vec::new(); self.clusters.len()];
         for (number, entry) in (0..).zip(entries) {
-            let value = match entry.action {
-                Action::Read(value) => value,
-                Action::Cas(from, to) if from == to => from,
+            let value = match entry.action() {
+                ZoneAction::Read(value) => value,
+                ZoneAction::Cas(from, to) if from == to => from,
                 _ => continue,
             };
             reads[self.numbers[value as usize] as usize].push(number);
@@ -153,7 +177,7 @@ impl Zones {
         reads
     }
 
-    fn decide(&mut self, entries: &[ObjectOperation]) -> ZoneVerdict {
+    fn decide<C: ZoneCall>(&mut self, entries: &[C]) -> ZoneVerdict {
         self.cluster(0);
         if let Err(value) = self.add_writers(entries) {
             return ZoneVerdict::NotApplicable(value);
@@ -168,7 +192,7 @@ impl Zones {
     }
 
     /// The cluster of a value, new if necessary.
-    fn cluster(&mut self, value: StateId) -> &mut ValueCluster {
+    fn cluster(&mut self, value: u32) -> &mut ValueCluster {
         let number = &mut self.numbers[value as usize];
         if *number == NONE {
             *number = self.clusters.len() as u32;
@@ -184,13 +208,13 @@ impl Zones {
     }
 
     /// Finds the writer of each value. The error is a value with two.
-    fn add_writers(&mut self, entries: &[ObjectOperation]) -> Result<(), Option<StateId>> {
+    fn add_writers<C: ZoneCall>(&mut self, entries: &[C]) -> Result<(), Option<u32>> {
         for (number, entry) in (0..).zip(entries) {
-            let value = match entry.action {
-                Action::Write(value) => value,
-                Action::Cas(from, to) if from != to => to,
-                Action::Read(_) | Action::Cas(..) => continue,
-                _ => return Err(None),
+            let value = match entry.action() {
+                ZoneAction::Write(value) => value,
+                ZoneAction::Cas(from, to) if from != to => to,
+                ZoneAction::Read(_) | ZoneAction::Cas(..) => continue,
+                ZoneAction::Other => return Err(None),
             };
             let cluster = self.cluster(value);
             if cluster.writer != NONE || value == 0 {
@@ -203,14 +227,14 @@ impl Zones {
 
     /// Finds the readers of each value. The error is an operation on a value that nothing wrote, or two compare-and-sets from
     /// one.
-    fn add_readers(&mut self, entries: &[ObjectOperation]) -> Result<(), Vec<u32>> {
+    fn add_readers<C: ZoneCall>(&mut self, entries: &[C]) -> Result<(), Vec<u32>> {
         // All are added first: what shows that an operation of unknown outcome took effect may come later.
         let mut refuted: Option<Vec<u32>> = None;
         for (number, entry) in (0..).zip(entries) {
-            let (value, is_read) = match entry.action {
-                Action::Read(value) => (value, true),
+            let (value, is_read) = match entry.action() {
+                ZoneAction::Read(value) => (value, true),
                 // It changes nothing.
-                Action::Cas(from, to) => (from, from == to),
+                ZoneAction::Cas(from, to) => (from, from == to),
                 _ => continue,
             };
             let cluster = self.cluster(value);
@@ -225,11 +249,11 @@ impl Zones {
                 continue;
             }
             let earliest = cluster.first_read;
-            if earliest == NONE || entry.ret < entries[earliest as usize].ret {
+            if earliest == NONE || entry.ret() < entries[earliest as usize].ret() {
                 cluster.first_read = number;
             }
             let latest = cluster.last_read;
-            if latest == NONE || entry.call > entries[latest as usize].call {
+            if latest == NONE || entry.call() > entries[latest as usize].call() {
                 cluster.last_read = number;
             }
         }
@@ -237,13 +261,16 @@ impl Zones {
     }
 
     /// The chains, each possible by itself. The error is a chain that is not.
-    fn chains(&self, entries: &[ObjectOperation]) -> Result<Vec<ClusterChain>, Vec<u32>> {
+    fn chains<C: ZoneCall>(&self, entries: &[C]) -> Result<Vec<ClusterChain>, Vec<u32>> {
         let mut chains = Vec::new();
         let mut reached = 0;
         for (number, cluster) in (0..).zip(&self.clusters) {
             // The first of a chain is the initial value, or was written by a write.
             let is_head = cluster.value == 0
-                || matches!(entries[cluster.writer as usize].action, Action::Write(_));
+                || matches!(
+                    entries[cluster.writer as usize].action(),
+                    ZoneAction::Write(_)
+                );
             if is_head {
                 let (chain, length) = self.chain(entries, number)?;
                 chains.push(chain);
@@ -257,9 +284,9 @@ impl Zones {
     }
 
     /// The chain that begins with this cluster, and its length.
-    fn chain(
+    fn chain<C: ZoneCall>(
         &self,
-        entries: &[ObjectOperation],
+        entries: &[C],
         head: u32,
     ) -> Result<(ClusterChain, usize), Vec<u32>> {
         let is_initial = self.clusters[head as usize].value == 0;
@@ -284,8 +311,8 @@ impl Zones {
                 (cluster.first_read != NONE).then_some((cluster.first_read, cluster.last_read));
             for (first, last) in writer.into_iter().chain(reads) {
                 // Times from 1: the initial value was written at 0.
-                let ret = entries[first as usize].ret.saturating_add(1);
-                let call = entries[last as usize].call + 1;
+                let ret = entries[first as usize].ret().saturating_add(1);
+                let call = entries[last as usize].call() + 1;
                 // A write must be invoked before it completes, reads before the earliest of them does.
                 if ret < now {
                     return Err(self.closure(entries, &[latest, first]));
@@ -310,12 +337,15 @@ impl Zones {
     }
 
     /// A ring of compare-and-sets, each from the value of the one before: none of them can be first.
-    fn ring(&self, entries: &[ObjectOperation]) -> Vec<u32> {
+    fn ring<C: ZoneCall>(&self, entries: &[C]) -> Vec<u32> {
         let mut is_reached = vec![false; self.clusters.len()];
         for head in 0..self.clusters.len() {
             let cluster = self.clusters[head];
             let is_head = cluster.value == 0
-                || matches!(entries[cluster.writer as usize].action, Action::Write(_));
+                || matches!(
+                    entries[cluster.writer as usize].action(),
+                    ZoneAction::Write(_)
+                );
             let mut at = head;
             if !is_head {
                 continue;
@@ -343,17 +373,17 @@ impl Zones {
     }
 
     /// The cluster after this one in its chain.
-    fn next(&self, entries: &[ObjectOperation], at: usize) -> Option<usize> {
+    fn next<C: ZoneCall>(&self, entries: &[C], at: usize) -> Option<usize> {
         let successor = self.clusters[at].successor;
         let entry = entries.get(successor as usize)?;
-        match entry.action {
-            Action::Cas(_, to) => Some(self.numbers[to as usize] as usize),
+        match entry.action() {
+            ZoneAction::Cas(_, to) => Some(self.numbers[to as usize] as usize),
             _ => None,
         }
     }
 
     /// Looks for two chains that must each come before the other.
-    fn order(&self, entries: &[ObjectOperation], mut chains: Vec<ClusterChain>) -> ZoneVerdict {
+    fn order<C: ZoneCall>(&self, entries: &[C], mut chains: Vec<ClusterChain>) -> ZoneVerdict {
         let is_forward = |chain: &ClusterChain| chain.ended < chain.begun;
         chains.sort_unstable_by_key(|chain| (!is_forward(chain), chain.ended, chain.head));
         let forward = chains.partition_point(is_forward);
@@ -383,14 +413,14 @@ impl Zones {
 
     /// These operations as a history that could have been observed: with the writers that they depend on, to the heads of their
     /// chains, and for each operation of unknown outcome with those that show its effect.
-    fn closure(&self, entries: &[ObjectOperation], of: &[u32]) -> Vec<u32> {
+    fn closure<C: ZoneCall>(&self, entries: &[C], of: &[u32]) -> Vec<u32> {
         let mut core: BTreeSet<u32> = BTreeSet::new();
         for &entry in of {
             let mut at = entry;
             // A writer that is there has its own writers there, too.
             while core.insert(at) {
-                let writer = match entries[at as usize].action {
-                    Action::Read(value) | Action::Cas(value, _) => self.get(value).writer,
+                let writer = match entries[at as usize].action() {
+                    ZoneAction::Read(value) | ZoneAction::Cas(value, _) => self.get(value).writer,
                     _ => NONE,
                 };
                 if writer == NONE {
@@ -400,10 +430,12 @@ impl Zones {
             }
         }
         let uncertain = core.iter().copied();
-        let uncertain = uncertain.filter(|&entry| !entries[entry as usize].is_required());
+        let uncertain = uncertain.filter(|&entry| entries[entry as usize].ret() == NEVER);
         for mut at in uncertain.collect::<Vec<u32>>() {
             // Its value was read, or a compare-and-set needs it that is required, or that is needed in turn.
-            while let Action::Write(value) | Action::Cas(_, value) = entries[at as usize].action {
+            while let ZoneAction::Write(value) | ZoneAction::Cas(_, value) =
+                entries[at as usize].action()
+            {
                 let ValueCluster {
                     first_read,
                     successor,
@@ -414,7 +446,7 @@ impl Zones {
                     break;
                 }
                 let is_new = successor != NONE && core.insert(successor);
-                if !is_new || entries[successor as usize].is_required() {
+                if !is_new || entries[successor as usize].ret() != NEVER {
                     break;
                 }
                 at = successor;
@@ -423,7 +455,7 @@ impl Zones {
         core.into_iter().collect()
     }
 
-    fn get(&self, value: StateId) -> &ValueCluster {
+    fn get(&self, value: u32) -> &ValueCluster {
         &self.clusters[self.numbers[value as usize] as usize]
     }
 }

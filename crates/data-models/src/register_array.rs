@@ -1,20 +1,17 @@
 //! Registers that operations access several at a time: block devices, and registers with transactions.
 
-use crate::history_model::{
-    HistoryModel, ModelCall, MonitorDecision, Refutation, Unfit, ValueNumbers, list_items,
-    plain_value,
-};
-use crate::model::Action;
-use crate::object::ObjectOperation;
-use crate::register_zones::{ZoneVerdict, Zones};
-use crate::sequential::SequentialModel;
 use seatrial_history::{FixedMap, Key, Mop, Observed, Op, Value};
+use seatrial_linear::{
+    HistoryModel, ModelCall, MonitorDecision, Refutation, SequentialModel, Unfit, ValueNumbers,
+    list_items, plain_value,
+};
+use seatrial_monitors::{NEVER, RegisterZones, ZoneAction, ZoneCall, ZoneVerdict};
 use std::collections::BTreeMap;
 
 /// An array of registers; each operation reads and writes some of them, at one instant.
 ///
 /// Registers that operations connect are one object, and each other register is one of its own. Each register alone is decided in
-/// O(n log n) if its values are written once (`register_zones.rs`); where all operations access one register that suffices, else
+/// O(n log n) if its values are written once ([`RegisterZones`]); where all operations access one register that suffices, else
 /// it can only refute, and what remains is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterArray {
@@ -387,11 +384,33 @@ impl RegisterArray {
     }
 }
 
+/// What an operation does to one register.
+#[derive(Clone, Copy, Debug)]
+struct ProjectedCall {
+    action: ZoneAction,
+    call: u32,
+    ret: u32,
+}
+
+impl ZoneCall for ProjectedCall {
+    fn action(&self) -> ZoneAction {
+        self.action
+    }
+
+    fn call(&self) -> u32 {
+        self.call
+    }
+
+    fn ret(&self) -> u32 {
+        self.ret
+    }
+}
+
 /// The operations of an object, as each register alone has them.
 struct RegisterProjections<'a> {
     calls: &'a [ModelCall<RegisterOperation>],
     /// By register: its operations, and their numbers. Values are numbered for each register.
-    registers: BTreeMap<u32, Vec<(ObjectOperation, u32)>>,
+    registers: BTreeMap<u32, Vec<(ProjectedCall, u32)>>,
     /// Does an operation access more than one register?
     is_spanning: bool,
 }
@@ -411,7 +430,7 @@ impl<'a> RegisterProjections<'a> {
             projections.is_spanning |= registers.len() > 1;
             for register in registers {
                 if let Some(action) = project(accesses, register) {
-                    let operation = ObjectOperation {
+                    let operation = ProjectedCall {
                         action,
                         call: call.call,
                         ret: call.ret,
@@ -448,7 +467,7 @@ impl<'a> RegisterProjections<'a> {
     fn refuted(
         &self,
         register: u32,
-        operations: &[(ObjectOperation, u32)],
+        operations: &[(ProjectedCall, u32)],
         core: &[u32],
     ) -> MonitorDecision<RegisterOperation> {
         let mut numbers: Vec<u32> = core.iter().map(|&one| operations[one as usize].1).collect();
@@ -471,7 +490,7 @@ impl<'a> RegisterProjections<'a> {
 }
 
 /// What an operation does to one register; `None` if it contradicts itself.
-fn project(accesses: &[ArrayAccess], register: u32) -> Option<Action> {
+fn project(accesses: &[ArrayAccess], register: u32) -> Option<ZoneAction> {
     let (mut read, mut written) = (None, None);
     for access in accesses
         .iter()
@@ -487,16 +506,16 @@ fn project(accesses: &[ArrayAccess], register: u32) -> Option<Action> {
         }
     }
     match (read, written) {
-        (Some(read), Some(written)) if read != written => Some(Action::Cas(read, written)),
-        (Some(read), _) => Some(Action::Read(read)),
-        (None, Some(written)) => Some(Action::Write(written)),
+        (Some(read), Some(written)) if read != written => Some(ZoneAction::Cas(read, written)),
+        (Some(read), _) => Some(ZoneAction::Read(read)),
+        (None, Some(written)) => Some(ZoneAction::Write(written)),
         (None, None) => None,
     }
 }
 
 /// Decides one register, without the writes of unknown outcome that nothing reads. Of a linearizable one also returns the numbers
 /// of its operations in the order of a linearization.
-fn decide_register(operations: &[(ObjectOperation, u32)]) -> (ZoneVerdict, Option<Vec<u32>>) {
+fn decide_register(operations: &[(ProjectedCall, u32)]) -> (ZoneVerdict, Option<Vec<u32>>) {
     // Values are numbered anew, as zones have a table of all numbers; the initial value is 0.
     let mut numbers: FixedMap<u32, u32> = FixedMap::default();
     numbers.insert(0, 0);
@@ -505,18 +524,18 @@ fn decide_register(operations: &[(ObjectOperation, u32)]) -> (ZoneVerdict, Optio
         *numbers.entry(value).or_insert(fresh)
     };
     let mut needed: Vec<u32> = Vec::new();
-    let mut entries: Vec<ObjectOperation> = Vec::with_capacity(operations.len());
+    let mut entries: Vec<ProjectedCall> = Vec::with_capacity(operations.len());
     for (operation, _) in operations {
         let action = match operation.action {
-            Action::Read(value) => Action::Read(number(value)),
-            Action::Cas(from, to) => Action::Cas(number(from), number(to)),
-            Action::Write(value) => Action::Write(number(value)),
-            _ => return (ZoneVerdict::NotApplicable(None), None),
+            ZoneAction::Read(value) => ZoneAction::Read(number(value)),
+            ZoneAction::Cas(from, to) => ZoneAction::Cas(number(from), number(to)),
+            ZoneAction::Write(value) => ZoneAction::Write(number(value)),
+            ZoneAction::Other => return (ZoneVerdict::NotApplicable(None), None),
         };
-        if let Action::Read(value) | Action::Cas(value, _) = action {
+        if let ZoneAction::Read(value) | ZoneAction::Cas(value, _) = action {
             needed.push(value);
         }
-        entries.push(ObjectOperation {
+        entries.push(ProjectedCall {
             action,
             ..*operation
         });
@@ -525,15 +544,16 @@ fn decide_register(operations: &[(ObjectOperation, u32)]) -> (ZoneVerdict, Optio
     let mut kept = Vec::new();
     let mut own = 0;
     entries.retain(|entry| {
-        let is_kept = entry.is_required()
-            || matches!(entry.action, Action::Write(value) if needed.binary_search(&value).is_ok());
+        let is_needed = |value| needed.binary_search(&value).is_ok();
+        let is_kept = entry.ret != NEVER
+            || matches!(entry.action, ZoneAction::Write(value) if is_needed(value));
         if is_kept {
             kept.push(own);
         }
         own += 1;
         is_kept
     });
-    let (verdict, order) = Zones::new(numbers.len()).check_with_order(&entries);
+    let (verdict, order) = RegisterZones::new(numbers.len()).check_with_order(&entries);
     let original = |entries: Vec<u32>| -> Vec<u32> {
         let entries = entries.into_iter();
         entries.map(|entry| kept[entry as usize]).collect()
