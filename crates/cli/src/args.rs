@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod own_system;
 mod plan;
+mod prove;
 mod show_arguments;
 mod workload;
 
@@ -25,6 +26,7 @@ pub(crate) use check::CheckArguments;
 use clap::{Args, Parser, Subcommand};
 pub(crate) use own_system::{ClientArguments, ClientCheckArguments, ClientVerb, InitArguments};
 pub(crate) use plan::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb};
+pub(crate) use prove::ProveArguments;
 use seatrial_check::MinimumLoad;
 use seatrial_interchange::import::Options;
 use seatrial_suite::{NetworkChoice, parse_network_choice};
@@ -79,6 +81,8 @@ pub(crate) enum Command {
     Node(NodeArguments),
     /// Record messages, replay them, and manage recordings.
     Archive(ArchiveArguments),
+    /// Show published findings about databases again, each with a control.
+    Prove(ProveArguments),
     /// Measure seatrial itself.
     Bench(BenchArguments),
     /// Show what this machine can do: networks, disks, tools, servers; and how to get what is missing.

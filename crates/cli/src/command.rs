@@ -13,6 +13,7 @@ pub(crate) mod init_file;
 pub(crate) mod man;
 pub(crate) mod node;
 pub(crate) mod plan;
+pub(crate) mod prove;
 pub(crate) mod show;
 pub(crate) mod sim;
 pub(crate) mod test;

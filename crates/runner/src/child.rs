@@ -111,6 +111,11 @@ impl Child {
         }
     }
 
+    /// Asks it to end, as Ctrl-C does; false if it has ended.
+    pub fn interrupt(&self) -> io::Result<bool> {
+        self.signal(Signal::INT)
+    }
+
     /// Sends `signal` to the whole process group; false if the process has ended.
     pub(crate) fn signal(&self, signal: Signal) -> io::Result<bool> {
         let reaped = self.reaped.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,0 +1,28 @@
+//! Arguments of `seatrial prove`.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// `seatrial prove`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Exit status: 0 if all that was published was seen and no control was accused, 1 if not, 2 if a test had no \
+verdict or was interrupted, 254 if a server is missing.\n\
+Example: seatrial prove postgres-write-skew --times 10"
+)]
+pub(crate) struct ProveArguments {
+    /// What to show; without a name all proofs are listed.
+    pub(crate) names: Vec<String>,
+    /// All proofs whose servers are installed.
+    #[arg(long, conflicts_with = "names")]
+    pub(crate) all: bool,
+    /// Run each test this often.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) times: u32,
+    /// Folder of the run folders, which must not exist [default: runs/prove/TIME].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// One JSON document on standard output instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,187 @@
+//! A published finding, its two tests, and what they have shown.
+
+use crate::installed::InstalledServer;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A published finding, and the two tests that show it.
+#[derive(Debug)]
+pub struct Proof {
+    /// Its name: lower case, with hyphens.
+    pub name: &'static str,
+    /// What was published, in a sentence.
+    pub claim: &'static str,
+    /// Where.
+    pub source: &'static str,
+    /// Names of the servers that it needs, as in [`SERVERS`](crate::SERVERS).
+    pub(crate) servers: &'static [&'static str],
+    /// The test that finds it.
+    pub hit: Trial,
+    /// The test that finds nothing.
+    pub control: Trial,
+}
+
+impl Proof {
+    /// The servers that it needs and that are not installed.
+    pub fn missing(&self) -> Vec<&'static InstalledServer> {
+        let needed = self.servers.iter().map(|name| InstalledServer::named(name));
+        needed.filter(|server| server.path().is_none()).collect()
+    }
+
+    /// The suites of its tests.
+    pub fn suites(&self) -> [&'static str; 2] {
+        [&self.hit, &self.control].map(|trial| trial.words[0])
+    }
+}
+
+/// One test: the words after `seatrial test`, the suite first, and what they are expected to show.
+#[derive(Debug)]
+pub struct Trial {
+    /// The setting that the two tests of a proof differ in.
+    pub setting: &'static str,
+    /// The words.
+    pub words: &'static [&'static str],
+    /// What must come out.
+    pub expected: Expected,
+}
+
+/// What a test must show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// An invalid history, with at least one of these anomalies.
+    AnyOf(&'static [&'static str]),
+    /// An invalid history, with this anomaly and no other.
+    Only(&'static str),
+    /// A valid history.
+    Valid,
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Expected::AnyOf(names) => f.write_str(&names.join(" or ")),
+            Expected::Only(name) => write!(f, "{name}, no other anomaly"),
+            Expected::Valid => f.write_str("valid"),
+        }
+    }
+}
+
+impl Expected {
+    /// Does what was seen agree?
+    pub fn compare(&self, seen: &Seen) -> Agreement {
+        let Some(valid) = seen.valid else {
+            return Agreement::Unknown;
+        };
+        let has = |name: &&str| seen.anomalies.contains_key(*name);
+        let agrees = match self {
+            Expected::Valid => valid,
+            Expected::AnyOf(names) => !valid && names.iter().any(has),
+            Expected::Only(name) => !valid && has(name) && seen.anomalies.len() == 1,
+        };
+        if agrees {
+            Agreement::AsPublished
+        } else {
+            Agreement::Different
+        }
+    }
+}
+
+/// How what was seen compares with what was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Agreement {
+    /// As expected.
+    AsPublished,
+    /// The test ended without a verdict.
+    Unknown,
+    /// Something else.
+    Different,
+}
+
+/// What a test has shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its verdict; `None` is unknown.
+    pub valid: Option<bool>,
+    /// How often each anomaly was found.
+    pub anomalies: BTreeMap<String, u64>,
+    /// Operations of clients.
+    pub operations: u64,
+    /// From start to verdict.
+    pub time: Duration,
+    /// The run folder, with its report.
+    pub folder: PathBuf,
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found: Vec<String> = self
+            .anomalies
+            .iter()
+            .map(|(name, count)| format!("{count} {name}"))
+            .collect();
+        match self.valid {
+            Some(true) => f.write_str("valid")?,
+            Some(false) if found.is_empty() => f.write_str("invalid")?,
+            Some(false) => f.write_str(&found.join(", "))?,
+            None => f.write_str("unknown")?,
+        }
+        let seconds = self.time.as_secs_f64();
+        write!(f, " in {} operations, {seconds:.1} s", self.operations)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(valid: Option<bool>, anomalies: &[(&str, u64)]) -> Seen {
+        let owned = |&(name, count): &(&str, u64)| (name.to_owned(), count);
+        Seen {
+            valid,
+            anomalies: anomalies.iter().map(owned).collect(),
+            operations: 1_000,
+            time: Duration::from_millis(8_250),
+            folder: PathBuf::new(),
+        }
+    }
+
+    #[test]
+    fn only_what_was_published_agrees() {
+        use Agreement::{AsPublished, Different, Unknown};
+        let skew = Expected::Only("G2-item");
+        let lost = Expected::AnyOf(&["lost-update", "G-single"]);
+        let rows = [
+            (Expected::Valid, Some(true), &[][..], AsPublished),
+            (Expected::Valid, Some(false), &[("G2-item", 1)], Different),
+            (Expected::Valid, None, &[], Unknown),
+            (skew, Some(false), &[("G2-item", 1)], AsPublished),
+            (skew, Some(true), &[], Different),
+            (skew, Some(false), &[("G2-item", 1), ("G1a", 1)], Different),
+            (skew, Some(false), &[("G1a", 1)], Different),
+            (skew, None, &[("G2-item", 1)], Unknown),
+            (
+                lost,
+                Some(false),
+                &[("G-single", 3), ("G1a", 1)],
+                AsPublished,
+            ),
+            (lost, Some(false), &[("G1a", 1)], Different),
+        ];
+        for (expected, valid, anomalies, agreement) in rows {
+            let seen = seen(valid, anomalies);
+            assert_eq!(expected.compare(&seen), agreement, "{expected}: {seen}");
+        }
+    }
+
+    #[test]
+    fn what_was_seen_is_one_line() {
+        let text = seen(Some(false), &[("G-single", 3), ("G2-item", 17)]).to_string();
+        assert_eq!(text, "3 G-single, 17 G2-item in 1000 operations, 8.2 s");
+        assert_eq!(
+            seen(None, &[]).to_string(),
+            "unknown in 1000 operations, 8.2 s"
+        );
+    }
+}

@@ -1,0 +1,242 @@
+//! The published findings.
+
+use crate::proof::{Expected, Proof, Trial};
+
+/// All published findings, those that take longest last.
+pub const PROOFS: &[Proof] = &[
+    Proof {
+        name: "postgres-write-skew",
+        claim: "PostgreSQL's repeatable read is snapshot isolation: it permits write skew, and serializable does not",
+        source: "Jepsen, PostgreSQL 12.3 (2020-06-12); Hermitage; PostgreSQL's documentation, 13.2.2",
+        servers: &["postgres"],
+        hit: Trial {
+            setting: "repeatable read",
+            words: &[
+                "postgres",
+                "--isolation",
+                "repeatable-read",
+                "--model",
+                "serializable",
+                "--faults",
+                "none",
+                "--time",
+                "8",
+            ],
+            expected: Expected::Only("G2-item"),
+        },
+        control: Trial {
+            setting: "serializable",
+            words: &[
+                "postgres",
+                "--isolation",
+                "serializable",
+                "--model",
+                "serializable",
+                "--faults",
+                "none",
+                "--time",
+                "8",
+            ],
+            expected: Expected::Valid,
+        },
+    },
+    Proof {
+        name: "postgres-lost-update",
+        claim: "PostgreSQL's default, read committed, loses updates; repeatable read does not",
+        source: "Hermitage; PostgreSQL's documentation, 13.2.1",
+        servers: &["postgres"],
+        hit: Trial {
+            setting: "read committed",
+            words: &[
+                "postgres",
+                "--isolation",
+                "read-committed",
+                "--model",
+                "snapshot-isolation",
+                "--faults",
+                "none",
+                "--time",
+                "8",
+            ],
+            expected: Expected::AnyOf(&["lost-update"]),
+        },
+        control: Trial {
+            setting: "repeatable read",
+            words: &[
+                "postgres",
+                "--isolation",
+                "repeatable-read",
+                "--model",
+                "snapshot-isolation",
+                "--faults",
+                "none",
+                "--time",
+                "8",
+            ],
+            expected: Expected::Valid,
+        },
+    },
+    Proof {
+        name: "etcd-serializable-reads",
+        claim: "a serializable read of etcd is of one member and may be stale; the default read is linearizable",
+        source: "etcd's documentation, KV API guarantees; Jepsen, etcd 3.4.3 (2020-01-30)",
+        servers: &["etcd"],
+        hit: Trial {
+            setting: "serializable reads",
+            words: &[
+                "etcd",
+                "--workload",
+                "register",
+                "--reads",
+                "serializable",
+                "--faults",
+                "none",
+                "--rate",
+                "max",
+                "--time",
+                "8",
+            ],
+            expected: Expected::Only("nonlinearizable"),
+        },
+        control: Trial {
+            setting: "linearizable reads",
+            words: &[
+                "etcd",
+                "--workload",
+                "register",
+                "--reads",
+                "linearizable",
+                "--faults",
+                "none",
+                "--rate",
+                "max",
+                "--time",
+                "8",
+            ],
+            expected: Expected::Valid,
+        },
+    },
+    Proof {
+        name: "postgres-long-fork",
+        claim: "a PostgreSQL primary and its standby show two writes in opposite orders; one server does not",
+        source: "Jepsen, Amazon RDS for PostgreSQL 17.4 (2025-04-29)",
+        servers: &["postgres"],
+        hit: Trial {
+            setting: "reads of primary and standby",
+            words: LONG_FORK,
+            expected: Expected::Only("long-fork"),
+        },
+        control: Trial {
+            setting: "reads of the primary",
+            words: LONG_FORK_PRIMARY,
+            expected: Expected::Valid,
+        },
+    },
+    Proof {
+        name: "redis-sentinel-partition",
+        claim: "Redis with Sentinel loses acknowledged writes when its primary is cut off; without a cut it does not",
+        source: "Jepsen, Redis (2013-05-18) and Redis redux (2013-12-10); Redis' documentation of replication",
+        servers: &["redis"],
+        hit: Trial {
+            setting: "partitions of the primary",
+            words: &[
+                "redis-sentinel",
+                "--workload",
+                "set",
+                "--faults",
+                "partition:primaries",
+                "--fault-schedule",
+                "one-at-a-time",
+                "--interval",
+                "12",
+                "--rate",
+                "300",
+                "--time",
+                "80",
+            ],
+            expected: Expected::AnyOf(&["lost"]),
+        },
+        control: Trial {
+            setting: "no fault",
+            words: &[
+                "redis-sentinel",
+                "--workload",
+                "set",
+                "--faults",
+                "none",
+                "--rate",
+                "300",
+                "--time",
+                "20",
+            ],
+            expected: Expected::Valid,
+        },
+    },
+];
+
+const LONG_FORK: &[&str] = &[
+    "postgres-standby",
+    "--workload",
+    "long-fork",
+    "--isolation",
+    "repeatable-read",
+    "--transactions",
+    "short",
+    "--faults",
+    "none",
+    "--rate",
+    "max",
+    "--concurrency",
+    "12",
+    "--time",
+    "20",
+];
+
+const LONG_FORK_PRIMARY: &[&str] = &[
+    "postgres-standby",
+    "--workload",
+    "long-fork",
+    "--isolation",
+    "repeatable-read",
+    "--transactions",
+    "short",
+    "--faults",
+    "none",
+    "--rate",
+    "max",
+    "--concurrency",
+    "12",
+    "--time",
+    "20",
+    "--reads",
+    "primary",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::installed::InstalledServer;
+
+    /// Each finding has a name of its own, servers that can be looked for, and a control that shares the first words of the hit.
+    #[test]
+    fn the_table_is_sound() {
+        for (number, proof) in PROOFS.iter().enumerate() {
+            let others = &PROOFS[..number];
+            assert!(
+                others.iter().all(|it| it.name != proof.name),
+                "{}",
+                proof.name
+            );
+            assert!(!proof.servers.is_empty(), "{}", proof.name);
+            for name in proof.servers {
+                assert!(!InstalledServer::named(name).remedy.is_empty());
+            }
+            let [hit, control] = proof.suites();
+            assert_eq!(hit, control, "{}", proof.name);
+            assert_ne!(proof.hit.words, proof.control.words, "{}", proof.name);
+            assert_ne!(proof.hit.setting, proof.control.setting);
+            assert_ne!(proof.hit.expected, Expected::Valid);
+            assert_eq!(proof.control.expected, Expected::Valid);
+        }
+    }
+}
