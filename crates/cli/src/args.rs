@@ -5,7 +5,7 @@ mod bench;
 mod check;
 mod own_system;
 mod plan;
-mod prove;
+mod prove_arguments;
 mod show_arguments;
 mod workload;
 
@@ -26,7 +26,7 @@ pub(crate) use check::CheckArguments;
 use clap::{Args, Parser, Subcommand};
 pub(crate) use own_system::{ClientArguments, ClientCheckArguments, ClientVerb, InitArguments};
 pub(crate) use plan::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb};
-pub(crate) use prove::ProveArguments;
+pub(crate) use prove_arguments::ProveArguments;
 use seatrial_check::MinimumLoad;
 use seatrial_interchange::import::Options;
 use seatrial_suite::{NetworkChoice, parse_network_choice};

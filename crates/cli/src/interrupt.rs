@@ -1,8 +1,8 @@
 //! Ctrl-C, SIGTERM, SIGHUP and SIGQUIT: the first asks to end in good order, the second ends at once.
 
 use anyhow::{Context as _, Result};
-use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::{Builder, Runtime};
@@ -16,8 +16,9 @@ const DESCRIPTORS: usize = 8;
 
 /// Fails when this process may not open the descriptors for signals.
 fn check_descriptors() -> io::Result<()> {
-    let files = (0..DESCRIPTORS).map(|_| File::open("/dev/null"));
-    let opened: io::Result<Vec<File>> = files.collect();
+    // Copies of one that is open: an empty root has no file to open.
+    let copies = (0..DESCRIPTORS).map(|_| io::stderr().as_fd().try_clone_to_owned());
+    let opened: io::Result<Vec<OwnedFd>> = copies.collect();
     opened.map(drop).map_err(|error| {
         let text = format!("{DESCRIPTORS} more files cannot be opened: {error}; see `ulimit -n`");
         io::Error::new(error.kind(), text)

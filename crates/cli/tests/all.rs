@@ -32,6 +32,8 @@ mod keyed;
 mod plan;
 #[path = "all/proofs.rs"]
 mod proofs;
+#[path = "all/prove.rs"]
+mod prove;
 #[path = "all/routes.rs"]
 mod routes;
 #[path = "all/salvage.rs"]

@@ -6,6 +6,8 @@
 
 #[path = "databases/cut_apart.rs"]
 mod cut_apart;
+#[path = "databases/proofs.rs"]
+mod proofs;
 #[path = "databases/redis_transactions.rs"]
 mod redis_transactions;
 #[path = "support/scratch.rs"]

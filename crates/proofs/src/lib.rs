@@ -1,12 +1,12 @@
 //! Published findings about databases, shown again: `seatrial prove`.
 //!
-//! A [`Proof`] is two tests of this program. The *hit* sets a system up as the publication did, and must find what was
-//! published; the *control* changes the one setting that matters, and must find nothing. A control that is accused means that
-//! the hit proves nothing either.
+//! A proof ([`PublishedFinding`]) is two tests of this program. The *hit* sets a system up as the publication did, and must find
+//! what was published; the *control* changes the one setting that matters, and must find nothing. A control that is accused
+//! means that the hit proves nothing either.
 //!
 //! ```text
-//!  PROOFS ─► Proof ─┬─ hit ─────┐
-//!                   └─ control ─┴─► Trial ─► seatrial test … --out FOLDER ─► results.json ─► Seen ─► Agreement
+//!  PROOFS ─► Series ─► PublishedFinding ─┬─ hit ─────┐
+//!                                        └─ control ─┴─► FindingTest ─► seatrial test … ─► results.json ─► Reproduction
 //! ```
 //!
 //! Each trial is a process of the program itself, with the words that a user would type: what a proof shows, anybody can
@@ -15,12 +15,14 @@
 //!
 //! Not here: how a system is set up (suites), what is an anomaly (checkers).
 
+mod finding_series;
+mod finding_test;
 mod installed;
-mod proof;
 mod proofs;
-mod trial;
+mod published_finding;
 
+pub use finding_series::Series;
+pub use finding_test::{FindingTestError, FindingTestRun};
 pub use installed::{InstalledServer, SERVERS, find_program};
-pub use proof::{Agreement, Expected, Proof, Seen, Trial};
 pub use proofs::PROOFS;
-pub use trial::{TrialError, TrialRun};
+pub use published_finding::{ExpectedVerdict, FindingTest, PublishedFinding, Reproduction, Seen};

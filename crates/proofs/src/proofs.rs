@@ -1,15 +1,15 @@
 //! The published findings.
 
-use crate::proof::{Expected, Proof, Trial};
+use crate::published_finding::{ExpectedVerdict, FindingTest, PublishedFinding};
 
 /// All published findings, those that take longest last.
-pub const PROOFS: &[Proof] = &[
-    Proof {
+pub const PROOFS: &[PublishedFinding] = &[
+    PublishedFinding {
         name: "postgres-write-skew",
         claim: "PostgreSQL's repeatable read is snapshot isolation: it permits write skew, and serializable does not",
         source: "Jepsen, PostgreSQL 12.3 (2020-06-12); Hermitage; PostgreSQL's documentation, 13.2.2",
         servers: &["postgres"],
-        hit: Trial {
+        hit: FindingTest {
             setting: "repeatable read",
             words: &[
                 "postgres",
@@ -22,9 +22,9 @@ pub const PROOFS: &[Proof] = &[
                 "--time",
                 "8",
             ],
-            expected: Expected::Only("G2-item"),
+            expected: ExpectedVerdict::Only("G2-item"),
         },
-        control: Trial {
+        control: FindingTest {
             setting: "serializable",
             words: &[
                 "postgres",
@@ -37,15 +37,15 @@ pub const PROOFS: &[Proof] = &[
                 "--time",
                 "8",
             ],
-            expected: Expected::Valid,
+            expected: ExpectedVerdict::Valid,
         },
     },
-    Proof {
+    PublishedFinding {
         name: "postgres-lost-update",
         claim: "PostgreSQL's default, read committed, loses updates; repeatable read does not",
         source: "Hermitage; PostgreSQL's documentation, 13.2.1",
         servers: &["postgres"],
-        hit: Trial {
+        hit: FindingTest {
             setting: "read committed",
             words: &[
                 "postgres",
@@ -58,9 +58,9 @@ pub const PROOFS: &[Proof] = &[
                 "--time",
                 "8",
             ],
-            expected: Expected::AnyOf(&["lost-update"]),
+            expected: ExpectedVerdict::AnyOf(&["lost-update", "G-single"]),
         },
-        control: Trial {
+        control: FindingTest {
             setting: "repeatable read",
             words: &[
                 "postgres",
@@ -73,15 +73,15 @@ pub const PROOFS: &[Proof] = &[
                 "--time",
                 "8",
             ],
-            expected: Expected::Valid,
+            expected: ExpectedVerdict::Valid,
         },
     },
-    Proof {
+    PublishedFinding {
         name: "etcd-serializable-reads",
         claim: "a serializable read of etcd is of one member and may be stale; the default read is linearizable",
         source: "etcd's documentation, KV API guarantees; Jepsen, etcd 3.4.3 (2020-01-30)",
         servers: &["etcd"],
-        hit: Trial {
+        hit: FindingTest {
             setting: "serializable reads",
             words: &[
                 "etcd",
@@ -96,9 +96,9 @@ pub const PROOFS: &[Proof] = &[
                 "--time",
                 "8",
             ],
-            expected: Expected::Only("nonlinearizable"),
+            expected: ExpectedVerdict::Only("nonlinearizable"),
         },
-        control: Trial {
+        control: FindingTest {
             setting: "linearizable reads",
             words: &[
                 "etcd",
@@ -113,31 +113,31 @@ pub const PROOFS: &[Proof] = &[
                 "--time",
                 "8",
             ],
-            expected: Expected::Valid,
+            expected: ExpectedVerdict::Valid,
         },
     },
-    Proof {
+    PublishedFinding {
         name: "postgres-long-fork",
         claim: "a PostgreSQL primary and its standby show two writes in opposite orders; one server does not",
         source: "Jepsen, Amazon RDS for PostgreSQL 17.4 (2025-04-29)",
         servers: &["postgres"],
-        hit: Trial {
+        hit: FindingTest {
             setting: "reads of primary and standby",
             words: LONG_FORK,
-            expected: Expected::Only("long-fork"),
+            expected: ExpectedVerdict::Only("long-fork"),
         },
-        control: Trial {
+        control: FindingTest {
             setting: "reads of the primary",
             words: LONG_FORK_PRIMARY,
-            expected: Expected::Valid,
+            expected: ExpectedVerdict::Valid,
         },
     },
-    Proof {
+    PublishedFinding {
         name: "redis-sentinel-partition",
         claim: "Redis with Sentinel loses acknowledged writes when its primary is cut off; without a cut it does not",
         source: "Jepsen, Redis (2013-05-18) and Redis redux (2013-12-10); Redis' documentation of replication",
         servers: &["redis"],
-        hit: Trial {
+        hit: FindingTest {
             setting: "partitions of the primary",
             words: &[
                 "redis-sentinel",
@@ -154,9 +154,9 @@ pub const PROOFS: &[Proof] = &[
                 "--time",
                 "80",
             ],
-            expected: Expected::AnyOf(&["lost"]),
+            expected: ExpectedVerdict::AnyOf(&["lost"]),
         },
-        control: Trial {
+        control: FindingTest {
             setting: "no fault",
             words: &[
                 "redis-sentinel",
@@ -169,7 +169,7 @@ pub const PROOFS: &[Proof] = &[
                 "--time",
                 "20",
             ],
-            expected: Expected::Valid,
+            expected: ExpectedVerdict::Valid,
         },
     },
 ];
@@ -235,8 +235,8 @@ mod tests {
             assert_eq!(hit, control, "{}", proof.name);
             assert_ne!(proof.hit.words, proof.control.words, "{}", proof.name);
             assert_ne!(proof.hit.setting, proof.control.setting);
-            assert_ne!(proof.hit.expected, Expected::Valid);
-            assert_eq!(proof.control.expected, Expected::Valid);
+            assert_ne!(proof.hit.expected, ExpectedVerdict::Valid);
+            assert_eq!(proof.control.expected, ExpectedVerdict::Valid);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One test of the program, as a process of its own.
 
-use crate::proof::{Seen, Trial};
+use crate::published_finding::{FindingTest, Seen};
 use seatrial_runner::Child;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ const LINES_SHOWN: usize = 6;
 
 /// Why a test showed nothing.
 #[derive(Debug, thiserror::Error)]
-pub enum TrialError {
+pub enum FindingTestError {
     /// A file or the process.
     #[error("{}: {error}", path.display())]
     Io {
@@ -41,28 +41,28 @@ pub enum TrialError {
     Interrupted,
 }
 
-/// One run of a [`Trial`]: the program `seatrial` with the trial's words, in a folder of its own.
+/// One run of a [`FindingTest`]: the program `seatrial` with the trial's words, in a folder of its own.
 ///
-/// The process is in a group of its own and ends with this one. An interruption is passed on once: the test then mends its faults,
-/// ends its servers, and checks what there is.
+/// The process is in a group of its own and ends with this one. An interruption is passed on once: the test then mends its
+/// faults, ends its servers, and checks what there is.
 #[derive(Debug)]
-pub struct TrialRun<'a> {
+pub struct FindingTestRun<'a> {
     /// What is run.
-    pub trial: &'a Trial,
+    pub trial: &'a FindingTest,
     /// The program.
     pub program: &'a Path,
     /// The run folder; it must not exist. Beside it is what the test prints, `FOLDER.log`.
     pub folder: &'a Path,
 }
 
-impl TrialRun<'_> {
+impl FindingTestRun<'_> {
     /// The command as a user would type it.
     pub fn command(&self) -> String {
         format!("seatrial test {}", self.trial.words.join(" "))
     }
 
     /// Runs it to its end.
-    pub fn run(&self, is_interrupted: impl Fn() -> bool) -> Result<Seen, TrialError> {
+    pub fn run(&self, is_interrupted: impl Fn() -> bool) -> Result<Seen, FindingTestError> {
         let began = Instant::now();
         let printed = self.folder.with_added_extension("log");
         if let Some(parent) = self.folder.parent() {
@@ -88,9 +88,9 @@ impl TrialRun<'_> {
             std::thread::sleep(STEP);
         };
         if was_interrupted {
-            return Err(TrialError::Interrupted);
+            return Err(FindingTestError::Interrupted);
         }
-        let failed_by = |reason: String| TrialError::Failed {
+        let failed_by = |reason: String| FindingTestError::Failed {
             command: self.command(),
             reason,
             text: last_lines(&printed),
@@ -119,8 +119,8 @@ fn seen(results: &Json, time: Duration, folder: &Path) -> Seen {
     }
 }
 
-fn failed(path: &Path, error: io::Error) -> TrialError {
-    TrialError::Io {
+fn failed(path: &Path, error: io::Error) -> FindingTestError {
+    FindingTestError::Io {
         path: path.to_owned(),
         error,
     }
@@ -142,22 +142,25 @@ fn last_lines(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proof::Expected;
+    use crate::published_finding::ExpectedVerdict;
     use std::os::unix::fs::PermissionsExt as _;
 
-    const TRIAL: Trial = Trial {
+    const TRIAL: FindingTest = FindingTest {
         setting: "as it is",
         words: &["mine", "--time", "1"],
-        expected: Expected::Valid,
+        expected: ExpectedVerdict::Valid,
     };
 
     /// Runs a script in the program's place.
-    fn run(script: &str, is_interrupted: bool) -> (tempfile::TempDir, Result<Seen, TrialError>) {
+    fn run(
+        script: &str,
+        is_interrupted: bool,
+    ) -> (tempfile::TempDir, Result<Seen, FindingTestError>) {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("program");
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let run = TrialRun {
+        let run = FindingTestRun {
             trial: &TRIAL,
             program: &program,
             folder: &folder.path().join("runs/hit"),
@@ -197,6 +200,9 @@ echo '{"valid": false, "operations": 12, "anomalies": {"lost": 3}}' > "$6/result
         let script = r"trap 'sleep 0.1; exit 2' INT; while :; do sleep 0.02; done";
         // The first look may come before the script has its trap: then it just ends.
         let (_folder, found) = run(script, true);
-        assert!(matches!(found, Err(TrialError::Interrupted)), "{found:?}");
+        assert!(
+            matches!(found, Err(FindingTestError::Interrupted)),
+            "{found:?}"
+        );
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// A published finding, and the two tests that show it.
 #[derive(Debug)]
-pub struct Proof {
+pub struct PublishedFinding {
     /// Its name: lower case, with hyphens.
     pub name: &'static str,
     /// What was published, in a sentence.
@@ -18,12 +18,12 @@ pub struct Proof {
     /// Names of the servers that it needs, as in [`SERVERS`](crate::SERVERS).
     pub(crate) servers: &'static [&'static str],
     /// The test that finds it.
-    pub hit: Trial,
+    pub hit: FindingTest,
     /// The test that finds nothing.
-    pub control: Trial,
+    pub control: FindingTest,
 }
 
-impl Proof {
+impl PublishedFinding {
     /// The servers that it needs and that are not installed.
     pub fn missing(&self) -> Vec<&'static InstalledServer> {
         let needed = self.servers.iter().map(|name| InstalledServer::named(name));
@@ -38,18 +38,18 @@ impl Proof {
 
 /// One test: the words after `seatrial test`, the suite first, and what they are expected to show.
 #[derive(Debug)]
-pub struct Trial {
+pub struct FindingTest {
     /// The setting that the two tests of a proof differ in.
     pub setting: &'static str,
     /// The words.
     pub words: &'static [&'static str],
     /// What must come out.
-    pub expected: Expected,
+    pub expected: ExpectedVerdict,
 }
 
 /// What a test must show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedVerdict {
     /// An invalid history, with at least one of these anomalies.
     AnyOf(&'static [&'static str]),
     /// An invalid history, with this anomaly and no other.
@@ -58,39 +58,39 @@ pub enum Expected {
     Valid,
 }
 
-impl fmt::Display for Expected {
+impl fmt::Display for ExpectedVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Expected::AnyOf(names) => f.write_str(&names.join(" or ")),
-            Expected::Only(name) => write!(f, "{name}, no other anomaly"),
-            Expected::Valid => f.write_str("valid"),
+            ExpectedVerdict::AnyOf(names) => f.write_str(&names.join(" or ")),
+            ExpectedVerdict::Only(name) => write!(f, "{name}, no other anomaly"),
+            ExpectedVerdict::Valid => f.write_str("valid"),
         }
     }
 }
 
-impl Expected {
+impl ExpectedVerdict {
     /// Does what was seen agree?
-    pub fn compare(&self, seen: &Seen) -> Agreement {
+    pub fn compare(&self, seen: &Seen) -> Reproduction {
         let Some(valid) = seen.valid else {
-            return Agreement::Unknown;
+            return Reproduction::Unknown;
         };
         let has = |name: &&str| seen.anomalies.contains_key(*name);
         let agrees = match self {
-            Expected::Valid => valid,
-            Expected::AnyOf(names) => !valid && names.iter().any(has),
-            Expected::Only(name) => !valid && has(name) && seen.anomalies.len() == 1,
+            ExpectedVerdict::Valid => valid,
+            ExpectedVerdict::AnyOf(names) => !valid && names.iter().any(has),
+            ExpectedVerdict::Only(name) => !valid && has(name) && seen.anomalies.len() == 1,
         };
         if agrees {
-            Agreement::AsPublished
+            Reproduction::AsPublished
         } else {
-            Agreement::Different
+            Reproduction::Different
         }
     }
 }
 
 /// How what was seen compares with what was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Agreement {
+pub enum Reproduction {
     /// As expected.
     AsPublished,
     /// The test ended without a verdict.
@@ -149,13 +149,18 @@ mod tests {
 
     #[test]
     fn only_what_was_published_agrees() {
-        use Agreement::{AsPublished, Different, Unknown};
-        let skew = Expected::Only("G2-item");
-        let lost = Expected::AnyOf(&["lost-update", "G-single"]);
+        use Reproduction::{AsPublished, Different, Unknown};
+        let skew = ExpectedVerdict::Only("G2-item");
+        let lost = ExpectedVerdict::AnyOf(&["lost-update", "G-single"]);
         let rows = [
-            (Expected::Valid, Some(true), &[][..], AsPublished),
-            (Expected::Valid, Some(false), &[("G2-item", 1)], Different),
-            (Expected::Valid, None, &[], Unknown),
+            (ExpectedVerdict::Valid, Some(true), &[][..], AsPublished),
+            (
+                ExpectedVerdict::Valid,
+                Some(false),
+                &[("G2-item", 1)],
+                Different,
+            ),
+            (ExpectedVerdict::Valid, None, &[], Unknown),
             (skew, Some(false), &[("G2-item", 1)], AsPublished),
             (skew, Some(true), &[], Different),
             (skew, Some(false), &[("G2-item", 1), ("G1a", 1)], Different),
