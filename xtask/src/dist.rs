@@ -17,7 +17,7 @@ const FEATURES: &str = "parquet";
 const FLAGS: &str =
     "-C target-feature=+crt-static -C link-arg=-Wl,--icf=all,-z,pack-relative-relocs,--strip-all";
 
-/// Flags of the C compiler: zstd without the strategies of higher levels, since all files are written at level 1.
+/// Flags of the C compiler: zstd without the strategies of higher levels, since files are written at levels 1 to 3.
 const C_FLAGS: &str = "-DZSTD_EXCLUDE_GREEDY_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_LAZY_BLOCK_COMPRESSOR \
 -DZSTD_EXCLUDE_LAZY2_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTLAZY2_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTOPT_BLOCK_COMPRESSOR \
 -DZSTD_EXCLUDE_BTULTRA_BLOCK_COMPRESSOR";
