@@ -4,6 +4,7 @@ use crate::linearizable::Linearizable;
 use crate::model::{Model, OperationShape, plain, shape};
 use crate::object_monitor::ObjectMonitor;
 use crate::object_window::{ObjectWindow, WindowCounts, WindowEvent, WindowedType};
+use crate::online_verdict::OnlineMethod;
 use seatrial_checker::{Checker, ClosedKeys};
 use seatrial_history::{Key, Op, Value};
 use seatrial_monitors::{
@@ -106,12 +107,11 @@ impl WindowedType for CollectionWindows {
         "linearizable".into()
     }
 
-    fn monitor(&self) -> Option<&'static str> {
-        Some(ObjectMonitor::name(self.0.model))
-    }
-
-    fn configurations_max(&self) -> u64 {
-        self.0.bound.configurations_max
+    fn method(&self) -> OnlineMethod {
+        OnlineMethod {
+            monitor: Some(ObjectMonitor::name(self.0.model)),
+            configurations_max: self.0.bound.configurations_max,
+        }
     }
 }
 
@@ -172,7 +172,7 @@ impl ObjectWindow for CollectionWindow {
         WindowEvent::Nothing
     }
 
-    fn finish(&mut self, next: u64) -> WindowEvent {
+    fn finish(&mut self, next: u64, _: &[(u64, Op)]) -> WindowEvent {
         let open = self.open.values().flatten().count() as u64;
         self.figures.operations += open;
         self.figures.unknown += open;

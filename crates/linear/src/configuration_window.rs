@@ -6,6 +6,7 @@ use crate::object::{NEVER, ObjectOperation};
 use crate::object_window::{
     ObjectWindow, WindowCounts, WindowEvent, WindowRefutation, WindowedType,
 };
+use crate::online_verdict::OnlineMethod;
 use crate::possible_states::{CONFIGURATIONS_MAX, OpenCall, PossibleStates, RefutedCall};
 use crate::search::Counterexample;
 use crate::values::StateId;
@@ -51,12 +52,11 @@ where
         self.model.consistency_model()
     }
 
-    fn monitor(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn configurations_max(&self) -> u64 {
-        CONFIGURATIONS_MAX as u64
+    fn method(&self) -> OnlineMethod {
+        OnlineMethod {
+            monitor: None,
+            configurations_max: CONFIGURATIONS_MAX as u64,
+        }
     }
 }
 
@@ -73,8 +73,8 @@ pub(crate) struct ConfigurationWindow<M: HistoryModel> {
     events: VecDeque<WindowedEvent<M::Operation>>,
     /// The number of the first event of the queue.
     first: u64,
-    /// Operations under way, by position of the invocation, with the number of that event.
-    open: BTreeMap<u64, (u64, Op)>,
+    /// The number of the invocation's event of each operation under way, by its position.
+    open: BTreeMap<u64, u64>,
     figures: WindowCounts,
     is_refuted: bool,
 }
@@ -100,7 +100,7 @@ impl<M: HistoryModel> ConfigurationWindow<M> {
         (call, invocation): (u64, &Op),
         completed: Option<(u64, &Op)>,
     ) -> Result<Option<u64>, String> {
-        let (number, _) = self
+        let number = self
             .open
             .remove(&call)
             .expect("an operation that completes is open");
@@ -277,9 +277,9 @@ where
     M::Operation: Send,
     M::State: Send,
 {
-    fn begin(&mut self, position: u64, invocation: &Op) -> WindowEvent {
+    fn begin(&mut self, position: u64, _: &Op) -> WindowEvent {
         let number = self.first + self.events.len() as u64;
-        self.open.insert(position, (number, invocation.clone()));
+        self.open.insert(position, number);
         if !self.is_refuted {
             self.events.push_back(WindowedEvent::Awaited);
         }
@@ -287,7 +287,7 @@ where
     }
 
     fn fail(&mut self, call: u64) -> WindowEvent {
-        let (number, _) = self
+        let number = self
             .open
             .remove(&call)
             .expect("an operation that fails is open");
@@ -320,14 +320,9 @@ where
         WindowEvent::Nothing
     }
 
-    fn finish(&mut self, _: u64) -> WindowEvent {
-        let open: Vec<(u64, Op)> = self
-            .open
-            .iter()
-            .map(|(&call, (_, op))| (call, op.clone()))
-            .collect();
-        for (call, op) in open {
-            if let Err(reason) = self.resolve((call, &op), None) {
+    fn finish(&mut self, _: u64, under_way: &[(u64, Op)]) -> WindowEvent {
+        for (call, op) in under_way {
+            if let Err(reason) = self.resolve((*call, op), None) {
                 return WindowEvent::Whole(reason);
             }
         }

@@ -67,6 +67,7 @@
 //! - `online`: registers and locks while they are recorded
 //! - `online_windows`, `object_window`: all other data types while they are recorded: `collection_window` of queues and bags by
 //!   monitors, `configuration_window` and `possible_states` of any model, `plain_objects` the models without a history model
+//! - `online_verdict`: the verdict of both
 //!
 //! # What is absent
 //!
@@ -100,6 +101,7 @@ mod object_monitor;
 mod object_ranges;
 mod object_window;
 mod online;
+mod online_verdict;
 mod online_windows;
 mod order_excerpt;
 mod plain_objects;

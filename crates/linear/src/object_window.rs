@@ -1,6 +1,7 @@
 //! What every check beside a test has in common: an object decides a prefix of its operations, and forgets it.
 
 use crate::explanation::ViolationExcerpt;
+use crate::online_verdict::OnlineMethod;
 use seatrial_checker::{Checker, Finding};
 use seatrial_history::{Key, Op};
 use std::collections::BTreeMap;
@@ -20,8 +21,9 @@ pub(crate) trait ObjectWindow: Send {
     /// Adds the completion of the operation that was invoked at `call`; it did not fail.
     fn complete(&mut self, begun: (u64, &Op), completed: (u64, &Op)) -> WindowEvent;
 
-    /// Counts the operations under way as of unknown outcome, and checks what is held: the history has ended before `next`.
-    fn finish(&mut self, next: u64) -> WindowEvent;
+    /// Counts the operations under way, each with the position of its invocation, as of unknown outcome, and checks what is held:
+    /// the history has ended before `next`.
+    fn finish(&mut self, next: u64, under_way: &[(u64, Op)]) -> WindowEvent;
 
     /// Is it time for a check?
     fn is_due(&self) -> bool;
@@ -61,11 +63,8 @@ pub(crate) trait WindowedType: Send {
     /// The consistency model, as results write it.
     fn consistency_model(&self) -> String;
 
-    /// The name of the monitor that decides windows; `None` if they are searched.
-    fn monitor(&self) -> Option<&'static str>;
-
-    /// The bound on configurations, for results.
-    fn configurations_max(&self) -> u64;
+    /// How windows are decided.
+    fn method(&self) -> OnlineMethod;
 }
 
 /// What a window came to.

@@ -9,13 +9,11 @@ use super::model::Model;
 use super::object::{self, key_prefix};
 use super::search::Bound;
 use crate::linearizable::{FINDINGS_MAX, Linearizable, RESULTS_MAX};
+use crate::online_verdict::{self, OnlineMethod, OnlineTotals, set_model};
 use jit_linearizer::Cell;
 use object_queue::{Invocation, ObjectQueue, Resolution};
 use online_counterexample::OnlineCounterexample;
-use seatrial_checker::{
-    Checked, ClosedKeys, Details, Figures, Finding, KeyFigures, KeyResult, LinearizabilityFigures,
-    OnlineChecker, Progress, Validity, Verdict,
-};
+use seatrial_checker::{Checked, ClosedKeys, Finding, OnlineChecker, Progress, Validity, Verdict};
 use seatrial_cycles::dense_id;
 use seatrial_history::chunk::ValueView;
 use seatrial_history::{Chunk, ChunkSource, FixedMap, Key, OpType, SourceError, Value};
@@ -54,7 +52,8 @@ pub(crate) struct OnlineObjects {
     /// Pieces of 16,384 operations so far.
     pieces: u32,
     uncounted: usize,
-    counts: ClosedCounts,
+    /// Of objects that were closed.
+    counts: OnlineTotals,
     violations: BTreeMap<Option<Key>, OnlineCounterexample>,
     /// The first keys with a violation, for the details.
     results: BTreeSet<Key>,
@@ -72,18 +71,6 @@ pub(crate) struct OnlineObjects {
 pub(super) struct InternedWords {
     numbers: BTreeMap<String, u32>,
     known: Vec<Value>,
-}
-
-/// ClosedCounts of objects that were closed.
-#[derive(Default)]
-struct ClosedCounts {
-    /// Operations that took effect or may have.
-    operations: u64,
-    unknown: u64,
-    configurations: u64,
-    /// Objects with an operation that did not fail.
-    objects: u64,
-    keyed: u64,
 }
 
 /// Operations of a piece of the history, the unit in which idle time is counted.
@@ -156,7 +143,7 @@ impl OnlineObjects {
             position: 0,
             pieces: 0,
             uncounted: 0,
-            counts: ClosedCounts::default(),
+            counts: OnlineTotals::default(),
             violations: BTreeMap::new(),
             results: BTreeSet::new(),
             keys_violated: 0,
@@ -295,49 +282,19 @@ impl OnlineObjects {
         }
     }
 
-    /// Sets the model, and what the verdict's anomalies rule out.
-    fn set_model(verdict: &mut Verdict) {
-        verdict.model = Some("linearizable".into());
-        if !verdict.anomalies.is_empty() {
-            verdict.not = vec!["linearizable"];
-        }
-    }
-
     /// Sets the details and the validity.
     fn set_results(&self, verdict: &mut Verdict) {
-        let counts = &self.counts;
-        let by_key = (counts.keyed > 0).then(|| {
-            let result = KeyResult::Invalid([NONLINEARIZABLE].into());
-            let results = self.results.iter();
-            let results = results.map(|key| (key.to_string(), result.clone()));
-            KeyFigures {
-                keys: counts.keyed,
-                keys_checked: counts.keyed,
-                keys_invalid: self.keys_violated,
-                results: results.collect(),
-            }
-        });
-        verdict.details = Details::of(Figures::Linearizability(LinearizabilityFigures {
-            objects: counts.objects,
-            operations: counts.operations,
-            unknown: counts.unknown,
-            by_monitor: 0,
+        let method = OnlineMethod {
             monitor: None,
-            search_reason: None,
-            configurations: counts.configurations,
             configurations_max: jit_linearizer::CONFIGURATIONS_MAX as u64,
-            findings_max: FINDINGS_MAX,
-            by_key,
-        }));
-        if self.keys_violated > 0 {
-            verdict.valid = Validity::Invalid;
-            verdict
-                .anomalies
-                .insert(NONLINEARIZABLE, self.keys_violated);
-            OnlineObjects::set_model(verdict);
-        }
+        };
+        let violated = (self.keys_violated, self.results.iter());
+        online_verdict::set_results(verdict, method, self.counts, violated);
     }
 }
+
+/// The model, as results write it.
+const CONSISTENCY_MODEL: &str = "linearizable";
 
 impl OnlineChecker for OnlineObjects {
     fn name(&self) -> &'static str {
@@ -368,7 +325,7 @@ impl OnlineChecker for OnlineObjects {
     }
 
     fn rule_out(&self, verdict: &mut Verdict) {
-        OnlineObjects::set_model(verdict);
+        set_model(verdict, CONSISTENCY_MODEL.into());
     }
 
     fn progress(&mut self) -> Progress {
@@ -432,7 +389,7 @@ impl OnlineChecker for OnlineObjects {
             self.count(&object);
         }
         let mut verdict = Verdict::valid(self.model.name());
-        OnlineObjects::set_model(&mut verdict);
+        set_model(&mut verdict, CONSISTENCY_MODEL.into());
         if let Some(reason) = self.refused.take() {
             return Ok(verdict.unknown(reason).into());
         }

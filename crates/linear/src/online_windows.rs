@@ -5,9 +5,9 @@ use crate::explanation::NONLINEARIZABLE;
 use crate::linearizable::{FINDINGS_MAX, RESULTS_MAX};
 use crate::object::is_tuple;
 use crate::object_window::{ObjectWindow, WindowCounts, WindowEvent, WindowedType};
+use crate::online_verdict::{OnlineTotals, set_model, set_results};
 use seatrial_checker::{
-    Aims, Checked, Details, Figures, Finding, KeyFigures, KeyResult, LinearizabilityFigures,
-    OnlineChecker, Progress, Validity, Verdict, check_source,
+    Aims, Checked, Finding, OnlineChecker, Progress, Validity, Verdict, check_source,
 };
 use seatrial_history::{Chunk, ChunkSource, History, Key, Op, OpType, SourceError, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -210,41 +210,18 @@ impl<T: WindowedType> OnlineWindows<T> {
     /// The verdict without a check of the whole history.
     fn verdict(&self) -> Verdict {
         let mut verdict = Verdict::valid(self.name());
-        verdict.model = Some(self.data_type.consistency_model());
-        let objects = self.used().count() as u64;
-        let keys = self.used().filter(|(key, _)| key.is_some()).count() as u64;
-        let by_key = (keys > 0).then(|| {
-            let result = KeyResult::Invalid([NONLINEARIZABLE].into());
-            let results = self.violations.keys().flatten().take(RESULTS_MAX);
-            KeyFigures {
-                keys,
-                keys_checked: keys,
-                keys_invalid: self.keys_violated,
-                results: results
-                    .map(|key| (key.to_string(), result.clone()))
-                    .collect(),
-            }
-        });
-        let monitor = self.data_type.monitor();
-        verdict.details = Details::of(Figures::Linearizability(LinearizabilityFigures {
-            objects,
-            operations: self.used().map(|(_, one)| one.operations).sum(),
-            unknown: self.used().map(|(_, one)| one.unknown).sum(),
-            by_monitor: monitor.map_or(0, |_| objects),
-            monitor: monitor.filter(|_| objects > 0),
-            search_reason: None,
-            configurations: self.used().map(|(_, one)| one.configurations).sum(),
-            configurations_max: self.data_type.configurations_max(),
-            findings_max: FINDINGS_MAX,
-            by_key,
-        }));
-        if self.keys_violated > 0 {
-            verdict.valid = Validity::Invalid;
-            verdict
-                .anomalies
-                .insert(NONLINEARIZABLE, self.keys_violated);
-            verdict.not = vec!["linearizable"];
+        set_model(&mut verdict, self.data_type.consistency_model());
+        let mut totals = OnlineTotals::default();
+        for (key, window) in self.used() {
+            totals.operations += window.operations;
+            totals.unknown += window.unknown;
+            totals.configurations += window.configurations;
+            totals.objects += 1;
+            totals.keyed += u64::from(key.is_some());
         }
+        let keys = self.violations.keys().flatten().take(RESULTS_MAX);
+        let violated = (self.keys_violated, keys);
+        set_results(&mut verdict, self.data_type.method(), totals, violated);
         verdict
     }
 
@@ -303,10 +280,7 @@ impl<T: WindowedType> OnlineChecker for OnlineWindows<T> {
     }
 
     fn rule_out(&self, verdict: &mut Verdict) {
-        verdict.model = Some(self.data_type.consistency_model());
-        if !verdict.anomalies.is_empty() {
-            verdict.not = vec!["linearizable"];
-        }
+        set_model(verdict, self.data_type.consistency_model());
     }
 
     fn progress(&mut self) -> Progress {
@@ -327,11 +301,17 @@ impl<T: WindowedType> OnlineChecker for OnlineWindows<T> {
     }
 
     fn finish(mut self: Box<Self>, source: &dyn ChunkSource) -> Result<Checked, SourceError> {
+        let mut under_way: BTreeMap<Option<Key>, Vec<(u64, Op)>> = BTreeMap::new();
+        for (call, op) in std::mem::take(&mut self.open) {
+            let of_key = under_way.entry(object_key(&op)).or_default();
+            of_key.push((call, op));
+        }
         for key in self.keys() {
             if self.fallback.is_none() {
                 let window = self.windows.get_mut(&key).expect("the key of a window");
                 self.checks += 1;
-                let event = window.finish(self.position);
+                let open = under_way.remove(&key).unwrap_or_default();
+                let event = window.finish(self.position, &open);
                 self.on_event(key, event);
             }
         }
