@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use std::fmt;
 use std::path::PathBuf;
 
-/// Runs the tests of findings one after another, and tells what is done line by line.
+/// Runs the tests of findings one after another, and reports each line by line.
 pub struct Series<'a> {
     /// The program `seatrial`.
     pub program: PathBuf,
@@ -15,7 +15,7 @@ pub struct Series<'a> {
     /// How often each test runs.
     pub times: u32,
     /// Takes a line.
-    pub tell: &'a dyn Fn(&str),
+    pub report: &'a dyn Fn(&str),
     /// Was the program asked to end?
     pub is_interrupted: &'a dyn Fn() -> bool,
 }
@@ -32,18 +32,17 @@ impl fmt::Debug for Series<'_> {
 impl Series<'_> {
     /// Shows one finding; answers with its row of the JSON document and the worst agreement of its tests.
     pub fn show(&self, proof: &PublishedFinding) -> Result<(Json, Reproduction), FindingTestError> {
-        (self.tell)(&format!("{}: {}", proof.name, proof.claim));
-        (self.tell)(&format!("  source: {}", proof.source));
+        (self.report)(&format!("{}: {}", proof.name, proof.claim));
+        (self.report)(&format!("  source: {}", proof.source));
         let mut row = json!({"name": proof.name, "claim": proof.claim, "source": proof.source});
         let mut worst = Reproduction::AsPublished;
-        for (kind, trial) in [("hit", &proof.hit), ("control", &proof.control)] {
-            let (tests, agreement) = self.repeat(proof.name, kind, trial)?;
-            row[kind] = json!({"setting": trial.setting, "words": trial.words, "expected": trial.expected.to_string(), "tests": tests});
+        for (kind, test) in [("hit", &proof.hit), ("control", &proof.control)] {
+            let (runs, agreement) = self.repeat(proof, kind, test)?;
+            row[kind] = json!({"setting": test.setting, "words": proof.words(test), "expected": test.expected.to_string(), "tests": runs});
             worst = worst.max(agreement);
         }
-        let agreed = worst == Reproduction::AsPublished;
-        row["as_published"] = json!(agreed);
-        (self.tell)(match worst {
+        row["as_published"] = json!(worst == Reproduction::AsPublished);
+        (self.report)(match worst {
             Reproduction::AsPublished => "  ✓ as published",
             Reproduction::Unknown => "  ? not decided",
             Reproduction::Different => "  ✗ not as published",
@@ -54,42 +53,46 @@ impl Series<'_> {
     /// Runs one test as often as was asked for.
     fn repeat(
         &self,
-        name: &str,
+        proof: &PublishedFinding,
         kind: &str,
-        trial: &FindingTest,
+        test: &FindingTest,
     ) -> Result<(Vec<Json>, Reproduction), FindingTestError> {
-        let mut tests = Vec::new();
+        let words = proof.words(test);
+        let mut runs = Vec::new();
         let (mut agreed, mut worst) = (0, Reproduction::AsPublished);
         for number in 1..=self.times {
-            let folder = self.folder.join(format!("{name}-{kind}-{number}"));
-            let test = FindingTestRun {
-                trial,
+            if (self.is_interrupted)() {
+                return Ok((runs, worst.max(Reproduction::Unknown)));
+            }
+            let folder = self.folder.join(format!("{}-{kind}-{number}", proof.name));
+            let run = FindingTestRun {
+                words: &words,
                 program: &self.program,
                 folder: &folder,
             };
             if number == 1 {
-                (self.tell)(&format!("  {kind}: {}: {}", trial.setting, test.command()));
-                (self.tell)(&format!("    expected: {}", trial.expected));
+                (self.report)(&format!("  {kind}: {}: {}", test.setting, run.command()));
+                (self.report)(&format!("    expected: {}", test.expected));
             }
-            let seen = match test.run(self.is_interrupted) {
+            let seen = match run.run(self.is_interrupted) {
                 Err(FindingTestError::Interrupted) => {
-                    return Ok((tests, worst.max(Reproduction::Unknown)));
+                    return Ok((runs, worst.max(Reproduction::Unknown)));
                 }
                 other => other?,
             };
-            let agreement = trial.expected.compare(&seen);
+            let agreement = test.expected.compare(&seen);
             worst = worst.max(agreement);
             agreed += u32::from(agreement == Reproduction::AsPublished);
-            (self.tell)(&format!(
+            (self.report)(&format!(
                 "    seen:     {seen}   {}/",
                 seen.folder.display()
             ));
-            tests.push(as_json(&seen, agreement));
+            runs.push(as_json(&seen, agreement));
         }
         if self.times > 1 {
-            (self.tell)(&format!("    {agreed} of {} as expected", self.times));
+            (self.report)(&format!("    {agreed} of {} as expected", self.times));
         }
-        Ok((tests, worst))
+        Ok((runs, worst))
     }
 }
 

@@ -1,7 +1,7 @@
 //! One test of the program, as a process of its own.
 
-use crate::published_finding::{FindingTest, Seen};
-use seatrial_runner::Child;
+use crate::published_finding::Seen;
+use seatrial_runner::{Child, log_tail};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 
 /// How often the process and the interruption are looked at.
 const STEP: Duration = Duration::from_millis(20);
-/// Lines of a failed test that its error shows.
-const LINES_SHOWN: usize = 6;
 
 /// Why a test showed nothing.
 #[derive(Debug, thiserror::Error)]
@@ -41,14 +39,14 @@ pub enum FindingTestError {
     Interrupted,
 }
 
-/// One run of a [`FindingTest`]: the program `seatrial` with the trial's words, in a folder of its own.
+/// One run of a [`FindingTest`](crate::FindingTest): the program `seatrial` with its words, in a folder of its own.
 ///
 /// The process is in a group of its own and ends with this one. An interruption is passed on once: the test then mends its
 /// faults, ends its servers, and checks what there is.
 #[derive(Debug)]
 pub struct FindingTestRun<'a> {
-    /// What is run.
-    pub trial: &'a FindingTest,
+    /// The words after `seatrial test`.
+    pub words: &'a [&'a str],
     /// The program.
     pub program: &'a Path,
     /// The run folder; it must not exist. Beside it is what the test prints, `FOLDER.log`.
@@ -58,7 +56,7 @@ pub struct FindingTestRun<'a> {
 impl FindingTestRun<'_> {
     /// The command as a user would type it.
     pub fn command(&self) -> String {
-        format!("seatrial test {}", self.trial.words.join(" "))
+        format!("seatrial test {}", self.words.join(" "))
     }
 
     /// Runs it to its end.
@@ -71,7 +69,7 @@ impl FindingTestRun<'_> {
         let log = File::create(&printed).map_err(|error| failed(&printed, error))?;
         let both = log.try_clone().map_err(|error| failed(&printed, error))?;
         let mut command = Command::new(self.program);
-        command.arg("test").args(self.trial.words);
+        command.arg("test").args(self.words);
         command.arg("--out").arg(self.folder);
         command.stdin(Stdio::null()).stdout(log).stderr(both);
         let child = Child::spawn(command).map_err(|error| failed(self.program, error))?;
@@ -93,7 +91,7 @@ impl FindingTestRun<'_> {
         let failed_by = |reason: String| FindingTestError::Failed {
             command: self.command(),
             reason,
-            text: last_lines(&printed),
+            text: log_tail(&printed, 0),
         };
         if !matches!(status.code(), Some(0..=2)) {
             return Err(failed_by(status.to_string()));
@@ -126,30 +124,10 @@ fn failed(path: &Path, error: io::Error) -> FindingTestError {
     }
 }
 
-/// The last lines of a text file, indented.
-fn last_lines(path: &Path) -> String {
-    let text = fs::read(path).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
-    let shown = &lines[lines.len().saturating_sub(LINES_SHOWN)..];
-    let indented: Vec<String> = shown.iter().map(|line| format!("  {line}")).collect();
-    indented.join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::published_finding::ExpectedVerdict;
     use std::os::unix::fs::PermissionsExt as _;
-
-    const TRIAL: FindingTest = FindingTest {
-        setting: "as it is",
-        words: &["mine", "--time", "1"],
-        expected: ExpectedVerdict::Valid,
-    };
 
     /// Runs a script in the program's place.
     fn run(
@@ -161,7 +139,7 @@ mod tests {
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let run = FindingTestRun {
-            trial: &TRIAL,
+            words: &["mine", "--time", "1"],
             program: &program,
             folder: &folder.path().join("runs/hit"),
         };
@@ -189,7 +167,7 @@ echo '{"valid": false, "operations": 12, "anomalies": {"lost": 3}}' > "$6/result
             text.starts_with("seatrial test mine --time 1: exit status: 254"),
             "{text}"
         );
-        assert!(text.ends_with("\n  no such server"), "{text}");
+        assert!(text.ends_with("\n    no such server"), "{text}");
         let (_folder, found) = run("exit 0", false);
         let text = found.unwrap_err().to_string();
         assert!(text.contains("results.json: No such file"), "{text}");

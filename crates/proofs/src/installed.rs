@@ -106,7 +106,7 @@ impl InstalledServer {
         find_program(self.programs)
     }
 
-    /// Its version, or its path if it tells none. Asks the program, for at most 5 s.
+    /// Its version, or its path if it has none to print. Asks the program, for at most 5 s.
     pub fn version(&self, path: &Path) -> String {
         if self.arguments.is_empty() {
             return path.display().to_string();

@@ -9,8 +9,8 @@
 //!                                        └─ control ─┴─► FindingTest ─► seatrial test … ─► results.json ─► Reproduction
 //! ```
 //!
-//! Each trial is a process of the program itself, with the words that a user would type: what a proof shows, anybody can
-//! repeat by hand, and a trial that crashes costs its own run. Servers that a proof needs are looked for before it runs
+//! Each test is a process of the program itself, with the words that a user would type: what a proof shows, anybody can
+//! repeat by hand, and a test that crashes costs its own run. Servers that a proof needs are looked for before it runs
 //! ([`SERVERS`], which `seatrial doctor` lists).
 //!
 //! Not here: how a system is set up (suites), what is an anomaly (checkers).

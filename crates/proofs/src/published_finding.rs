@@ -17,6 +17,8 @@ pub struct PublishedFinding {
     pub source: &'static str,
     /// Names of the servers that it needs, as in [`SERVERS`](crate::SERVERS).
     pub(crate) servers: &'static [&'static str],
+    /// The words after `seatrial test` that both tests share, the suite first.
+    pub(crate) common: &'static str,
     /// The test that finds it.
     pub hit: FindingTest,
     /// The test that finds nothing.
@@ -30,19 +32,26 @@ impl PublishedFinding {
         needed.filter(|server| server.path().is_none()).collect()
     }
 
-    /// The suites of its tests.
-    pub fn suites(&self) -> [&'static str; 2] {
-        [&self.hit, &self.control].map(|trial| trial.words[0])
+    /// The suite of its tests.
+    pub fn suite(&self) -> &'static str {
+        let mut words = self.common.split_whitespace();
+        words.next().expect("the table names a suite")
+    }
+
+    /// The words of one of its tests after `seatrial test`.
+    pub fn words(&self, test: &FindingTest) -> Vec<&'static str> {
+        let all = [self.common, test.words];
+        all.into_iter().flat_map(str::split_whitespace).collect()
     }
 }
 
-/// One test: the words after `seatrial test`, the suite first, and what they are expected to show.
+/// One test: in what it differs from the other, and what it must show.
 #[derive(Debug)]
 pub struct FindingTest {
     /// The setting that the two tests of a proof differ in.
     pub setting: &'static str,
-    /// The words.
-    pub words: &'static [&'static str],
+    /// The words that set it.
+    pub(crate) words: &'static str,
     /// What must come out.
     pub expected: ExpectedVerdict,
 }

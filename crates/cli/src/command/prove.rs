@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &ProveArguments, suites: &Suites) -> Result<Exit> {
     let interrupt =
         Interrupt::listen(|| complain!("seatrial: interrupted; the test that runs is ended"))?;
     let is_interrupted = || interrupt.is_requested();
-    let tell = |text: &str| {
+    let report = |text: &str| {
         if !arguments.json {
             say!("{text}");
         }
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &ProveArguments, suites: &Suites) -> Result<Exit> {
         program: std::env::current_exe().context("the path of this program")?,
         folder,
         times: arguments.times,
-        tell: &tell,
+        report: &report,
         is_interrupted: &is_interrupted,
     };
     let mut rows = Vec::new();
@@ -66,8 +66,8 @@ pub(crate) fn run(arguments: &ProveArguments, suites: &Suites) -> Result<Exit> {
 
 /// Why a proof cannot run here, if it cannot.
 fn obstacle(proof: &PublishedFinding, suites: &Suites) -> Option<String> {
-    let mut needed = proof.suites().into_iter();
-    if let Some(suite) = needed.find(|suite| suites.named(suite).is_err()) {
+    let suite = proof.suite();
+    if suites.named(suite).is_err() {
         let feature = suite.split('-').next().unwrap_or(suite);
         return Some(format!(
             "this program was built without --features {feature}"
@@ -118,15 +118,13 @@ fn chosen(arguments: &ProveArguments, suites: &Suites) -> Result<Vec<&'static Pu
     }
     ensure!(obstacles.is_empty(), "{}", obstacles.join("\n"));
     if arguments.all {
-        let (able, other): (Vec<_>, Vec<_>) = PROOFS
-            .iter()
-            .partition(|proof| obstacle(proof, suites).is_none());
-        for proof in other {
-            let text = obstacle(proof, suites).unwrap_or_default();
-            complain!("skipped: {}: {text}", proof.name);
+        for proof in PROOFS {
+            match obstacle(proof, suites) {
+                None => proofs.push(proof),
+                Some(text) => complain!("skipped: {}: {text}", proof.name),
+            }
         }
-        ensure!(!able.is_empty(), "no proof can run here");
-        proofs = able;
+        ensure!(!proofs.is_empty(), "no proof can run here");
     }
     Ok(proofs)
 }
