@@ -525,12 +525,12 @@ fn reference(value: &Datum) -> Option<u32> {
 
 /// The checksum of a block: of its data, then of its header with the checksum's own field zero.
 fn checksum(header: &[u8], data: &[u8]) -> u32 {
-    let mut digest = crc32fast::Hasher::new();
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32IsoHdlc);
     digest.update(data);
     digest.update(&header[..8]);
     digest.update(&[0; 4]);
     digest.update(&header[12..]);
-    digest.finalize()
+    digest.finalize() as u32
 }
 
 /// The operations of a file: an iterator that holds one chunk. A chunk that is damaged is one error, which names it;
