@@ -102,43 +102,50 @@ fn error(words: &[&str], message: &[&str]) {
 #[test]
 fn a_real_test_is_valid_and_its_run_can_be_checked_again() {
     let scratch = Scratch::new("test");
-    for workload in ["register", "cas-register", "list-append", "rw-register"] {
-        let out = scratch.path(workload);
-        let words = [
-            "test",
-            "kv",
-            "--time",
-            "4",
-            "--interval",
-            "0.4",
-            "--workload",
-            workload,
-        ];
-        let output = run(0, &[&words[..], &["--out", &out, "--json"]].concat());
-        let results = json(&output);
-        assert_eq!(results["valid"], true, "{results:#}");
-        assert!(
-            results["counts"]["ok"].as_u64().unwrap() > 100,
-            "{results:#}"
-        );
-        let folder = Path::new(&out);
-        for file in ["history.sea", "results.json", "report.html", "n1.log"] {
-            assert!(folder.join(file).metadata().unwrap().len() > 0, "{file}");
+    std::thread::scope(|scope| {
+        for workload in ["register", "cas-register", "list-append", "rw-register"] {
+            let scratch = &scratch;
+            scope.spawn(move || a_run_can_be_checked_again(scratch, workload));
         }
-        let history = folder.join("history.sea").display().to_string();
-        let again = json(&run(0, &["check", "--json", &history]));
-        assert_eq!(again["counts"], results["counts"]);
-        let listing = stdout(&run(0, &["show", &history]));
-        assert!(
-            listing.contains("n1") && listing.contains("nemesis"),
-            "nodes and faults"
-        );
-        // A second run must not overwrite the first.
-        error(
-            &["test", "kv", "--time", "1", "--out", &out],
-            &[&out, "--out"],
-        );
+    });
+}
+
+fn a_run_can_be_checked_again(scratch: &Scratch, workload: &str) {
+    let out = scratch.path(workload);
+    let words = [
+        "test",
+        "kv",
+        "--time",
+        "4",
+        "--interval",
+        "0.4",
+        "--workload",
+        workload,
+    ];
+    let output = run(0, &[&words[..], &["--out", &out, "--json"]].concat());
+    let results = json(&output);
+    assert_eq!(results["valid"], true, "{results:#}");
+    assert!(
+        results["counts"]["ok"].as_u64().unwrap() > 100,
+        "{results:#}"
+    );
+    let folder = Path::new(&out);
+    for file in ["history.sea", "results.json", "report.html", "n1.log"] {
+        assert!(folder.join(file).metadata().unwrap().len() > 0, "{file}");
     }
+    let history = folder.join("history.sea").display().to_string();
+    let again = json(&run(0, &["check", "--json", &history]));
+    assert_eq!(again["counts"], results["counts"]);
+    let listing = stdout(&run(0, &["show", &history]));
+    assert!(
+        listing.contains("n1") && listing.contains("nemesis"),
+        "nodes and faults"
+    );
+    // A second run must not overwrite the first.
+    error(
+        &["test", "kv", "--time", "1", "--out", &out],
+        &[&out, "--out"],
+    );
 }
 
 #[test]
@@ -263,7 +270,7 @@ fn clocks_disks_and_packets_of_real_nodes_are_broken_and_mended() {
             "--fault-interval",
             "0.3",
             "--time",
-            "20",
+            "12",
             "--timeout",
             "0.5",
             "--rate",

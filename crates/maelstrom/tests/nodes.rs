@@ -195,7 +195,7 @@ impl Trial {
 
 /// Runs `check` of each trial, as many at a time as there are lanes: nodes and clients mostly wait for time to pass.
 fn in_lanes<T: Sync>(trials: &[T], check: impl Fn(&T) + Sync) {
-    const LANES: usize = 4;
+    const LANES: usize = 6;
     std::thread::scope(|scope| {
         for lane in 0..LANES {
             let check = &check;

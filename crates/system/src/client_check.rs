@@ -156,14 +156,16 @@ impl Talk {
         }
     }
 
-    /// The next message; `what` says what it should be.
-    async fn hear(&mut self, what: &str, limit: Duration) -> Result<Reply, Stuck> {
+    /// The next message; `what` says what it should be. A program that prints something else first is not waited for as long: it
+    /// hardly has more to say.
+    async fn hear(&mut self, what: &str, mut limit: Duration) -> Result<Reply, Stuck> {
         loop {
             if let Some(line) = self.lines.pop_front() {
                 match message::read(&line) {
                     Ok(reply) => return Ok(reply),
                     Err(error) => {
                         self.finding(format!("{what}: {error}"));
+                        limit = limit.min(END_LIMIT);
                         if self.found.findings.len() >= FINDINGS_MAX {
                             return Err(Stuck);
                         }

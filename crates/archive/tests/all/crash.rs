@@ -51,24 +51,31 @@ fn explore(trace: &DiskTrace<Model>) -> CrashReport {
     Explorer::new(trace).limits(LIMITS).explore(check)
 }
 
+/// At each level of durability, side by side.
 #[test]
 fn an_archive_survives_every_loss_of_power() {
-    for durability in LEVELS {
-        let mut total: Option<CrashReport> = None;
-        for seed in 0..4 {
-            let trace = trace(durability, seed);
-            // One was explicit.
-            assert!(compactions(&trace) >= 2, "{}", compactions(&trace));
-            let report = explore(&trace).assert_holds();
-            match &mut total {
-                Some(total) => total.add(report),
-                None => total = Some(report),
-            }
+    std::thread::scope(|scope| {
+        for durability in LEVELS {
+            scope.spawn(move || it_survives_at(durability));
         }
-        let total = total.unwrap();
-        println!("{durability:?}: {total}");
-        assert!(total.distinct > 1_500, "{total}");
+    });
+}
+
+fn it_survives_at(durability: Durability) {
+    let mut total: Option<CrashReport> = None;
+    for seed in 0..4 {
+        let trace = trace(durability, seed);
+        // One was explicit.
+        assert!(compactions(&trace) >= 2, "{}", compactions(&trace));
+        let report = explore(&trace).assert_holds();
+        match &mut total {
+            Some(total) => total.add(report),
+            None => total = Some(report),
+        }
     }
+    let total = total.unwrap();
+    println!("{durability:?}: {total}");
+    assert!(total.distinct > 1_500, "{total}");
 }
 
 #[test]

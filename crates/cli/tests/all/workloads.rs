@@ -84,53 +84,61 @@ fn real_tests_serve_locks_logs_and_tables() {
     );
 }
 
-/// Runs these workloads with real processes; the output of each ends with the given text.
+/// Runs these workloads with real processes, all at once (they mostly wait); the output of each ends with the given text.
 fn serve(scratch: &Scratch, workloads: &[(&str, &str)]) {
-    for (workload, f) in workloads.iter().copied() {
-        let out = scratch.path(workload);
-        let words = [
-            "test",
-            "kv",
-            "--time",
-            "3",
-            "--interval",
-            "0.4",
-            "--workload",
-            workload,
-        ];
-        let words = [&words[..], &["--rate", "500", "--out", &out, "--json"]].concat();
-        let results = json(&run(0, &words));
-        assert_eq!(results["valid"], true, "{workload}: {results:#}");
-        assert!(
-            results["counts"]["ok"].as_u64().unwrap() > 50,
-            "{results:#}"
-        );
-        let (lines, mended) = operations(&out);
-        let begin = mended.expect("there were faults") + 1;
-        if f.is_empty() {
-            continue;
+    std::thread::scope(|scope| {
+        for (workload, f) in workloads {
+            scope.spawn(|| serve_one(scratch, workload, f));
         }
-        if f == ":f :drain" {
-            let drain = lines.iter().position(|line| line.contains(f)).unwrap();
-            assert!(drain >= begin, "{workload}: all is mended");
-            let before = lines[..drain].iter();
-            let clients = before.filter(|line| !line.contains(":process :nemesis"));
-            let (begun, ended): (Vec<_>, Vec<_>) =
-                clients.partition(|line| line.contains(":type :invoke"));
-            assert_eq!(begun.len(), ended.len(), "{workload}: nothing is under way");
-        }
-        let tail = &lines[begin..];
-        let ended = tail
-            .iter()
-            .rposition(|line| !line.contains(f))
-            .map_or(0, |at| at + 1);
-        let (_, looks) = tail.split_at(ended);
-        assert!(looks.len() >= 2, "{workload}: {looks:?}");
-        assert!(
-            looks.iter().any(|line| line.contains(":type :ok")),
-            "{workload}"
-        );
+    });
+}
+
+fn serve_one(scratch: &Scratch, workload: &str, f: &str) {
+    let out = scratch.path(workload);
+    let words = [
+        "test",
+        "kv",
+        "--time",
+        "3",
+        "--interval",
+        "0.4",
+        "--workload",
+        workload,
+    ];
+    let words = [&words[..], &["--rate", "500", "--out", &out, "--json"]].concat();
+    let results = json(&run(0, &words));
+    assert_eq!(results["valid"], true, "{workload}: {results:#}");
+    // Most requests for a lock that is held fail.
+    let count = |kind: &str| results["counts"][kind].as_u64().unwrap();
+    assert!(
+        count("ok") > 5 && count("ok") + count("fail") > 50,
+        "{workload}: {results:#}"
+    );
+    let (lines, mended) = operations(&out);
+    let begin = mended.expect("there were faults") + 1;
+    if f.is_empty() {
+        return;
     }
+    if f == ":f :drain" {
+        let drain = lines.iter().position(|line| line.contains(f)).unwrap();
+        assert!(drain >= begin, "{workload}: all is mended");
+        let before = lines[..drain].iter();
+        let clients = before.filter(|line| !line.contains(":process :nemesis"));
+        let (begun, ended): (Vec<_>, Vec<_>) =
+            clients.partition(|line| line.contains(":type :invoke"));
+        assert_eq!(begun.len(), ended.len(), "{workload}: nothing is under way");
+    }
+    let tail = &lines[begin..];
+    let ended = tail
+        .iter()
+        .rposition(|line| !line.contains(f))
+        .map_or(0, |at| at + 1);
+    let (_, looks) = tail.split_at(ended);
+    assert!(looks.len() >= 2, "{workload}: {looks:?}");
+    assert!(
+        looks.iter().any(|line| line.contains(":type :ok")),
+        "{workload}"
+    );
 }
 
 #[test]

@@ -53,30 +53,48 @@ fn attributes(folder: &Scratch) -> Json {
     serde_json::from_str(&text).unwrap()
 }
 
+/// The results of a calm test, which has this exit status.
+fn calm(status: i32, folder: &Scratch) -> Json {
+    json(status, folder, &[&TEST[..], &["--faults", "none"]].concat())
+}
+
 #[test]
 fn states_of_nodes_are_compared() {
     if !has(&["python3"]) {
         return;
     }
-    let words = [&TEST[..], &["--faults", "none"]].concat();
     let folder = pair(&[]);
-    let results = json(0, &folder, &words);
+    let results = calm(0, &folder);
     let found = checker(&results, "divergence");
     assert_eq!(found["valid"], true, "{found:#}");
     assert_eq!(
         found["details"]["states"]["n2"]["revision"], "1",
         "{found:#}"
     );
+}
+
+#[test]
+fn states_that_differ_are_found() {
+    if !has(&["python3"]) {
+        return;
+    }
     let folder = pair(&[("HASH", "of {name}")]);
-    let results = json(1, &folder, &words);
+    let results = calm(1, &folder);
     let found = checker(&results, "divergence");
     assert_eq!(found["valid"], false, "{found:#}");
     assert_eq!(found["anomalies"]["divergence"], 1, "{found:#}");
     let again = json(1, &folder, &["check", "run", "--json"]);
     assert_eq!(checker(&again, "divergence")["valid"], false);
-    // An answer that is no state makes the verdict unknown, and says why.
+}
+
+/// The verdict is unknown, and says why.
+#[test]
+fn an_answer_that_is_no_state_is_reported() {
+    if !has(&["python3"]) {
+        return;
+    }
     let folder = pair(&[("{{\"revision\": 1, \"hash\": \"HASH\"}}", "none")]);
-    let results = json(2, &folder, &words);
+    let results = calm(2, &folder);
     let found = checker(&results, "divergence").to_string();
     assert!(
         found.contains("no line of the answer is a JSON object"),

@@ -196,7 +196,7 @@ fn the_one_pass_checker_of_locks_agrees() {
     for discipline in Discipline::ALL {
         let mut rng = Rng::from_seed(11);
         let mut counts = [0; 3];
-        for number in 0..histories(6_000) {
+        for number in 0..histories(3_000) {
             let right = TestLock::new(discipline);
             let object = if number % 4 > 0 {
                 right.faulty().unwrap()

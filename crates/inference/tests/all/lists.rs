@@ -364,7 +364,7 @@ fn verdicts_on_lists_are_those_of_all_orders() {
     // By level: valid, invalid, unknown, and without a certificate.
     let mut counts: BTreeMap<Level, [u32; 4]> = BTreeMap::new();
     let mut unordered = 0;
-    for seed in 0..histories(3_000) {
+    for seed in 0..histories(1_500) {
         let mut rng = Rng::from_seed(seed ^ 0x11575);
         let (history, holds) = any_case(seed, &mut rng);
         for level in Level::all() {
@@ -550,7 +550,7 @@ fn forged_certificates_of_lists_are_refused() {
     let levels: Vec<_> = Level::all().collect();
     let (mut accepted, mut refused) = (0, 0);
     let mut last: Option<Certificate> = None;
-    for seed in 0..histories(3_000) {
+    for seed in 0..histories(1_500) {
         let mut rng = Rng::from_seed(seed ^ 0xf0e6);
         let (history, holds) = any_case(seed, &mut rng);
         let level = *rng.pick(&levels);

@@ -124,7 +124,7 @@ fn cuts_change_nothing() {
     // Checked in windows: valid, invalid; refused; proven by an order.
     let (mut checked, mut refused, mut proven) = ([0, 0], 0, 0);
     let (mut parts, mut forgotten) = (0, 0);
-    for seed in 0..histories(1_500) {
+    for seed in 0..histories(750) {
         let mut rng = Rng::from_seed(seed ^ 0x77d0);
         let any = any_case(seed, &mut rng);
         let case = Case::any((seed, &mut rng), any, [8, 4, 12]);

@@ -99,7 +99,7 @@ const WINDOWED: [Model; 7] = [
 #[test]
 fn objects_piece_by_piece_are_as_the_whole() {
     let (mut valid, mut invalid, mut early) = (0, 0, 0);
-    let count = seeds(7_000);
+    let count = seeds(3_500);
     for seed in 0..count {
         let mut rng = Rng::from_seed(seed ^ 0xc011);
         let model = WINDOWED[seed as usize % WINDOWED.len()];

@@ -224,6 +224,9 @@ fn redis_sentinel_fails_over_when_the_primary_is_cut_off() {
             }
             cluster.start("redis-server", &arguments);
         }
+        // A sentinel that finds a primary without replicas asks again after ten seconds.
+        let replicas = "connected_slaves:2";
+        cluster.wait_for(1, "redis-cli", &["info", "replication"], replicas);
         for _ in 4..=6 {
             let file = cluster.folder().join("sentinel.conf");
             let text = "port 26379\nprotected-mode no\nsentinel monitor main 10.0.0.1 6379 2\n\
