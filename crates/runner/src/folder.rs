@@ -5,6 +5,7 @@ use rustix::fs::{FlockOperation, flock};
 use seatrial_host::{create_folder, sync_folder_of};
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
@@ -62,7 +63,8 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// Creates and locks `runs/SUITE/TIME-SEED`, with the suffix `-2`, `-3`, … if that exists.
+    /// Creates and locks `runs/SUITE/TIME-SEED`, with the suffix `-2`, `-3`, … if that exists. The links `runs/SUITE/latest` and
+    /// `runs/latest` lead to it, as in Jepsen's store.
     pub fn fresh(runs: &Path, suite: &str, seed: u64) -> Result<RunFolder, FolderError> {
         let suite_folder = runs.join(suite);
         let file_error = |path: &Path, error| FolderError::File {
@@ -79,7 +81,10 @@ impl RunFolder {
             };
             let path = suite_folder.join(format!("{name}{suffix}"));
             match fs::create_dir(&path).and_then(|()| sync_folder_of(&path)) {
-                Ok(()) => return RunFolder::open(path),
+                Ok(()) => {
+                    link_latest(runs, &path);
+                    return RunFolder::open(path);
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(file_error(&path, error)),
             }
@@ -101,6 +106,33 @@ impl RunFolder {
     pub fn results(&self) -> PathBuf {
         self.path.join("results.json")
     }
+}
+
+/// Lets the links named `latest` lead to this run of `runs/SUITE`. A link serves people who type, so a run goes on without it,
+/// for instance on a file system that has none.
+fn link_latest(runs: &Path, run: &Path) {
+    let suite_folder = run.parent().unwrap_or(runs);
+    for folder in [suite_folder, runs] {
+        let Ok(target) = run.strip_prefix(folder) else {
+            continue;
+        };
+        let latest = folder.join("latest");
+        if let Err(error) = replace_link(target, &latest) {
+            tracing::warn!("{} does not lead to this run: {error}", latest.display());
+        }
+    }
+}
+
+/// Replaces a link, or creates it; anything else with its name stays.
+fn replace_link(target: &Path, link: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(link) {
+        Ok(found) if !found.is_symlink() => return Err(io::ErrorKind::AlreadyExists.into()),
+        _ => {}
+    }
+    // Renamed into place: who follows the link meanwhile finds one of the two runs.
+    let new = link.with_file_name(format!(".latest-{}", std::process::id()));
+    symlink(target, &new)?;
+    fs::rename(&new, link).inspect_err(|_| drop(fs::remove_file(&new)))
 }
 
 /// A time as part of a file name: `2026-11-21T09-14-03`, UTC.
@@ -143,6 +175,33 @@ mod tests {
             let earlier = &folders[..number];
             assert!(earlier.iter().all(|other| other.path() != folder.path()));
         }
+    }
+
+    #[test]
+    fn links_lead_to_the_latest_run() {
+        let scratch = tempfile::tempdir().unwrap();
+        let leads_to = |link: &str| fs::canonicalize(scratch.path().join(link)).unwrap();
+        for suite in ["kv", "kv", "volume"] {
+            let folder = RunFolder::fresh(scratch.path(), suite, 1).unwrap();
+            let path = fs::canonicalize(folder.path()).unwrap();
+            assert_eq!(leads_to("latest"), path);
+            assert_eq!(leads_to(&format!("{suite}/latest")), path);
+        }
+        assert_ne!(leads_to("latest"), leads_to("kv/latest"));
+        // The folders can be moved together.
+        let link = fs::read_link(scratch.path().join("latest")).unwrap();
+        assert!(link.is_relative(), "{link:?}");
+    }
+
+    #[test]
+    fn what_is_no_link_stays() {
+        let scratch = tempfile::tempdir().unwrap();
+        let latest = scratch.path().join("kv/latest");
+        fs::create_dir_all(&latest).unwrap();
+        let folder = RunFolder::fresh(scratch.path(), "kv", 1).unwrap();
+        assert!(folder.path().is_dir() && fs::symlink_metadata(&latest).unwrap().is_dir());
+        let names = fs::read_dir(scratch.path().join("kv")).unwrap();
+        assert_eq!(names.count(), 2, "the run and the folder, nothing else");
     }
 
     #[test]

@@ -287,6 +287,9 @@ impl PlannedTest {
         });
         let deployment = deployment.map_err(failure)?;
         checkers.extend(self.suite.evidence_checkers());
+        let minimum = self.minimum()?;
+        let folder_checks = self.folder_checks()?;
+        // Last, so that a refused command leaves no folder.
         let folder = match &self.arguments.run.out {
             Some(path) => RunFolder::open(path)?,
             None => RunFolder::fresh(Path::new("runs"), self.suite.name(), self.seed)?,
@@ -307,8 +310,8 @@ impl PlannedTest {
             checkers,
             watch,
             accept_undecided: self.accepts_undecided(),
-            minimum: self.minimum()?,
-            folder_checks: self.folder_checks()?,
+            minimum,
+            folder_checks,
             certify: true,
             seed: self.seed,
             stop: Stop::new(),
