@@ -109,28 +109,23 @@ impl Fold for CountFold {
             .iter()
             .map(|one| one.is_client())
             .collect();
-        // A chunk has few functions, and consecutive operations often the same: a linear search from the last one is fastest.
-        let mut functions: Vec<(_, FunctionTally)> = Vec::new();
-        let mut last = 0;
-        let columns = chunk.kinds().iter().zip(chunk.process_ids());
-        for (place, ((kind, process), pair)) in columns.zip(chunk.pairs()).enumerate() {
-            if !is_client[*process as usize] {
-                continue;
+        // A chunk has few templates: names are compared once for each, not for each operation. By template, the operations of
+        // clients and those of them that complete an invocation.
+        let mut counted = vec![(0_u64, 0_u64); chunk.template_functions().len()];
+        let columns = chunk.template_ids().iter().zip(chunk.process_ids());
+        for ((template, process), pair) in columns.zip(chunk.pairs()) {
+            if is_client[*process as usize] {
+                let (operations, paired) = &mut counted[*template as usize];
+                *operations += 1;
+                *paired += u64::from(*pair > 0);
             }
-            let f = chunk.f(place);
-            if functions.get(last).is_none_or(|one| one.0 != f) {
-                let known = functions.iter().position(|one| one.0 == f);
-                last = known.unwrap_or(functions.len());
-                if known.is_none() {
-                    functions.push((f, FunctionTally::default()));
-                }
-            }
-            let tally = &mut functions[last].1;
-            tally.kinds[*kind as usize] += 1;
-            tally.paired += u64::from(*pair > 0);
         }
-        for (f, more) in functions {
-            tally.0.entry(f.as_str()).or_default().join(more);
+        for ((kind, f), (operations, paired)) in chunk.template_functions().zip(counted) {
+            if operations > 0 {
+                let tally = tally.0.entry(f.as_str()).or_default();
+                tally.kinds[kind as usize] += operations;
+                tally.paired += paired;
+            }
         }
         ControlFlow::Continue(())
     }

@@ -221,6 +221,14 @@ impl Chunk {
         self.template(place).f
     }
 
+    /// The type and function of the operations with each template, by the ids in [`Chunk::template_ids`]. Operations of one type
+    /// and function may have several templates.
+    pub fn template_functions(&self) -> impl ExactSizeIterator<Item = (OpType, Symbol)> {
+        self.templates
+            .iter()
+            .map(|template| (template.kind, template.f))
+    }
+
     /// The position in the history of the invocation that the operation at `place` completes.
     pub fn invocation(&self, place: usize) -> Option<u64> {
         let distance = self.pairs()[place];
