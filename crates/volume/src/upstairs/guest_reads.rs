@@ -326,10 +326,11 @@ impl Upstairs {
         };
         let bytes = match &mut request.parts[..] {
             [one] => one.take().unwrap_or_default(),
-            parts => parts
-                .iter_mut()
-                .flat_map(|it| it.take().unwrap_or_default())
-                .collect(),
+            // Slice by slice: an iterator over bytes took a quarter of all processor time of reads of 4 MiB.
+            parts => {
+                let parts = parts.iter_mut().map(|it| it.take().unwrap_or_default());
+                parts.collect::<Vec<_>>().concat()
+            }
         };
         if !is_internal(part.ticket) {
             self.done[0] += 1;
