@@ -34,7 +34,7 @@ impl CheckpointOptions {
         Ok(CheckpointOptions {
             bytes: options.number(CHECKPOINT_BYTES, 1..=u64::MAX, 64 << 20)?,
             mode,
-            share: options.number(CHECKPOINT_SHARE, 1..=100, 50)? as u32,
+            share: options.number(CHECKPOINT_SHARE, 1..=100, 30)? as u32,
         })
     }
 

@@ -178,7 +178,7 @@ const OPTIONS: [SuiteOption; 17] = [
         name: CHECKPOINT_SHARE,
         value_name: "PERCENT",
         about: "Percent of the time that writing a checkpoint may take, 1 to 100",
-        default: Some("50"),
+        default: Some("30"),
         verbs: &[Verb::Test, Verb::Node],
     },
     SuiteOption {
