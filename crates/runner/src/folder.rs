@@ -79,10 +79,11 @@ impl RunFolder {
             } else {
                 format!("-{twin}")
             };
-            let path = suite_folder.join(format!("{name}{suffix}"));
+            let run = format!("{name}{suffix}");
+            let path = suite_folder.join(&run);
             match fs::create_dir(&path).and_then(|()| sync_folder_of(&path)) {
                 Ok(()) => {
-                    link_latest(runs, &path);
+                    link_latest(runs, suite, &run);
                     return RunFolder::open(path);
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -108,16 +109,14 @@ impl RunFolder {
     }
 }
 
-/// Lets the links named `latest` lead to this run of `runs/SUITE`. A link serves people who type, so a run goes on without it,
-/// for instance on a file system that has none.
-fn link_latest(runs: &Path, run: &Path) {
-    let suite_folder = run.parent().unwrap_or(runs);
-    for folder in [suite_folder, runs] {
-        let Ok(target) = run.strip_prefix(folder) else {
-            continue;
-        };
+/// Lets the links named `latest` lead to this run of a suite. A link serves people who type, so a run continues without it, for
+/// instance on a file system that has none.
+fn link_latest(runs: &Path, suite: &str, run: &str) {
+    let of_suite = (runs.join(suite), PathBuf::from(run));
+    let of_all = (runs.to_owned(), Path::new(suite).join(run));
+    for (folder, target) in [of_suite, of_all] {
         let latest = folder.join("latest");
-        if let Err(error) = replace_link(target, &latest) {
+        if let Err(error) = replace_link(&target, &latest) {
             tracing::warn!("{} does not lead to this run: {error}", latest.display());
         }
     }
@@ -125,9 +124,8 @@ fn link_latest(runs: &Path, run: &Path) {
 
 /// Replaces a link, or creates it; anything else with its name stays.
 fn replace_link(target: &Path, link: &Path) -> io::Result<()> {
-    match fs::symlink_metadata(link) {
-        Ok(found) if !found.is_symlink() => return Err(io::ErrorKind::AlreadyExists.into()),
-        _ => {}
+    if fs::symlink_metadata(link).is_ok_and(|found| !found.is_symlink()) {
+        return Err(io::ErrorKind::AlreadyExists.into());
     }
     // Renamed into place: who follows the link meanwhile finds one of the two runs.
     let new = link.with_file_name(format!(".latest-{}", std::process::id()));

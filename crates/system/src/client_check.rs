@@ -49,6 +49,8 @@ const HELLO_LIMIT: Duration = Duration::from_secs(20);
 const DEADLINE: Duration = Duration::from_secs(2);
 /// How long an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// How long an answer may take after lines that were no message.
+const ANSWER_LIMIT_AFTER_NOISE: Duration = Duration::from_secs(2);
 /// From the end of the input to the end of the program.
 const END_LIMIT: Duration = Duration::from_secs(2);
 /// Operations that are tried.
@@ -165,7 +167,7 @@ impl Talk {
                     Ok(reply) => return Ok(reply),
                     Err(error) => {
                         self.finding(format!("{what}: {error}"));
-                        limit = limit.min(END_LIMIT);
+                        limit = limit.min(ANSWER_LIMIT_AFTER_NOISE);
                         if self.found.findings.len() >= FINDINGS_MAX {
                             return Err(Stuck);
                         }

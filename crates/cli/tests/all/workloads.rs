@@ -108,12 +108,13 @@ fn serve_one(scratch: &Scratch, workload: &str, f: &str) {
     let words = [&words[..], &["--rate", "500", "--out", &out, "--json"]].concat();
     let results = json(&run(0, &words));
     assert_eq!(results["valid"], true, "{workload}: {results:#}");
-    // Most requests for a lock that is held fail.
+    // A lock that is held is refused to most who ask for it.
     let count = |kind: &str| results["counts"][kind].as_u64().unwrap();
-    assert!(
-        count("ok") > 5 && count("ok") + count("fail") > 50,
-        "{workload}: {results:#}"
-    );
+    let served = match workload {
+        "lock" => count("ok") + count("fail"),
+        _ => count("ok"),
+    };
+    assert!(served > 50 && count("ok") > 5, "{workload}: {results:#}");
     let (lines, mended) = operations(&out);
     let begin = mended.expect("there were faults") + 1;
     if f.is_empty() {

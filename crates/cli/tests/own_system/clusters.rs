@@ -54,7 +54,7 @@ fn attributes(folder: &Scratch) -> Json {
 }
 
 /// The results of a calm test, which has this exit status.
-fn calm(status: i32, folder: &Scratch) -> Json {
+fn calm_results(status: i32, folder: &Scratch) -> Json {
     json(status, folder, &[&TEST[..], &["--faults", "none"]].concat())
 }
 
@@ -64,7 +64,7 @@ fn states_of_nodes_are_compared() {
         return;
     }
     let folder = pair(&[]);
-    let results = calm(0, &folder);
+    let results = calm_results(0, &folder);
     let found = checker(&results, "divergence");
     assert_eq!(found["valid"], true, "{found:#}");
     assert_eq!(
@@ -79,7 +79,7 @@ fn states_that_differ_are_found() {
         return;
     }
     let folder = pair(&[("HASH", "of {name}")]);
-    let results = calm(1, &folder);
+    let results = calm_results(1, &folder);
     let found = checker(&results, "divergence");
     assert_eq!(found["valid"], false, "{found:#}");
     assert_eq!(found["anomalies"]["divergence"], 1, "{found:#}");
@@ -94,7 +94,7 @@ fn an_answer_that_is_no_state_is_reported() {
         return;
     }
     let folder = pair(&[("{{\"revision\": 1, \"hash\": \"HASH\"}}", "none")]);
-    let results = calm(2, &folder);
+    let results = calm_results(2, &folder);
     let found = checker(&results, "divergence").to_string();
     assert!(
         found.contains("no line of the answer is a JSON object"),

@@ -321,16 +321,14 @@ impl Upstairs {
         if request.missing > 0 {
             return;
         }
-        let Some(mut request) = self.reads.requests.remove(&part.ticket) else {
+        let Some(request) = self.reads.requests.remove(&part.ticket) else {
             return;
         };
-        let bytes = match &mut request.parts[..] {
-            [one] => one.take().unwrap_or_default(),
-            // Slice by slice: an iterator over bytes took a quarter of all processor time of reads of 4 MiB.
-            parts => {
-                let parts = parts.iter_mut().map(|it| it.take().unwrap_or_default());
-                parts.collect::<Vec<_>>().concat()
-            }
+        let parts = request.parts.into_iter().map(Option::unwrap_or_default);
+        // Slice by slice: an iterator over bytes took a quarter of all processor time of reads of 4 MiB.
+        let bytes = match <[Vec<u8>; 1]>::try_from(parts.collect::<Vec<_>>()) {
+            Ok([one]) => one,
+            Err(parts) => parts.concat(),
         };
         if !is_internal(part.ticket) {
             self.done[0] += 1;
