@@ -317,6 +317,17 @@ impl<L: EntryLog> Consensus<L> {
         self.node.raft.raft_log.applied >= self.config.campaign_after
     }
 
+    /// A grant is sent by a leader that applied its entry, and the node takes entries from leaders of that term or a later one
+    /// only: its log up to there is the committed one, whether or not a leader is left to say so. Without this, a node with the
+    /// longest log that may not campaign keeps all others from winning.
+    fn commit_granted(&mut self) {
+        let granted = self.config.campaign_after;
+        let log = &mut self.node.raft.raft_log;
+        if log.last_index() >= granted {
+            log.commit_to(granted);
+        }
+    }
+
     /// Is a checkpoint being installed? (WrapperRule 3.)
     fn is_quiet(&self) -> bool {
         self.rules.has(WrapperRule::QuietInstall)
@@ -362,6 +373,7 @@ impl<L: EntryLog> Consensus<L> {
                 self.call("tick", |node| node.tick())?;
             } else {
                 // The node waits without asking for votes; it may vote for others once it has not heard from a leader for long.
+                self.commit_granted();
                 let raft = &mut self.node.raft;
                 raft.election_elapsed = (raft.election_elapsed + 1).min(raft.election_timeout());
             }

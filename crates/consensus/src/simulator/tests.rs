@@ -1,8 +1,14 @@
 //! Runs of the simulator: clean ones, and planted bugs that it must find.
 
-use super::{Bug, Scenario, World};
+use super::{Bug, Scenario, World, node};
 use crate::rule::WrapperRule;
+use crate::{
+    CachedLog, Config, Consensus, EntryLog, LogEntry, Members, Payload, Role, SnapshotMark,
+    StartPoint, Vote,
+};
+use seatrial_machine::Time;
 use std::sync::Once;
+use std::time::Duration;
 
 /// Three founding voters, moderate faults.
 pub(crate) const THREE: Scenario = Scenario {
@@ -250,4 +256,47 @@ fn a_missing_sync_is_found() {
 #[test]
 fn a_stale_read_is_found() {
     find(Bug::StaleRead, THREE, 60);
+}
+
+/// Entry 5 is known to be committed, though the durable vote says 2 and no leader says more.
+#[test]
+fn a_member_that_rejoined_campaigns_with_the_log_of_its_grant() {
+    let campaigns = |campaign_after| {
+        let entry = |index| LogEntry {
+            index,
+            term: 3,
+            payload: Payload::Empty,
+        };
+        let mut log = CachedLog::new(2, 3, 512);
+        log.append(&[3, 4, 5].map(entry));
+        let checkpoint = SnapshotMark {
+            index: 2,
+            term: 3,
+            members: Members::of_voters([0, 1, 2].map(node)),
+            ..SnapshotMark::default()
+        };
+        let vote = Vote {
+            term: 3,
+            vote: None,
+            commit: 2,
+        };
+        let mut config = Config::new(node(0), 1, 1);
+        config.campaign_after = campaign_after;
+        let mut core = Consensus::new(config, StartPoint { checkpoint, vote }, log).unwrap();
+        for tick in 1..100 {
+            let now = Time::ZERO + Duration::from_millis(50 * tick);
+            core.tick(now).unwrap();
+            while let Some(ready) = core.ready().unwrap() {
+                if let Some(write) = ready.persist {
+                    core.persisted(write.ticket).unwrap();
+                }
+                if let Some(last) = ready.committed.last() {
+                    core.applied(last.entry.index).unwrap();
+                }
+            }
+        }
+        core.status().role == Role::PreCandidate
+    };
+    assert!(campaigns(0) && campaigns(5));
+    assert!(!campaigns(6), "its log may lack changes of the membership");
 }

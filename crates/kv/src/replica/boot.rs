@@ -85,7 +85,7 @@ impl ReplicaOptions {
             replies_bytes_max: 32 << 20,
             checkpoint_bytes: 64 << 20,
             checkpoint_mode: CheckpointMode::Concurrent,
-            checkpoint_share: 50,
+            checkpoint_share: 30,
             keeps_log: true,
             log_blocks: 1,
             past_states: 0,

@@ -132,6 +132,7 @@ fn boot(
         options.heartbeat = options.election / 4;
         // Checkpoints after a few transactions, or hardly ever.
         options.checkpoint_bytes = 200 << (seed % 7);
+        options.checkpoint_share = [50, 30, 100][(seed / 7 % 3) as usize];
         damage.before_start(id, data);
         let booted = Replica::boot(data, options).map_err(|error| error.to_string())?;
         let machine = Node::Replica(Box::new(booted.0));
