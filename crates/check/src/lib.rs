@@ -37,6 +37,7 @@
 mod ahead;
 mod driver;
 mod feed;
+mod file_stretch;
 mod follower;
 pub mod infer;
 mod minimum_load;

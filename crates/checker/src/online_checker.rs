@@ -15,6 +15,9 @@ pub struct Aims {
     pub certify: bool,
     /// Are findings wanted before the end of the history?
     pub early: bool,
+    /// Are the operations a stretch of a history that began before it? A value that was read, but not written in the stretch,
+    /// says nothing then. Only for checkers that can do that ([`Checker::checks_stretches`]).
+    pub stretch: bool,
     /// Is the order of operations that of real time, and is a part missing?
     pub provenance: Provenance,
     /// Threads that may decide together at the end of the history; 0 is as good as 1. The verdict does not depend on them.

@@ -252,6 +252,18 @@ pub trait Checker: Send + Sync {
     /// Starts to check one history, which is then pushed chunk by chunk.
     fn start(&self, aims: &Aims) -> Box<dyn OnlineChecker>;
 
+    /// Can it check a stretch of a history without what comes before ([`Aims::stretch`](crate::Aims::stretch))? What it finds
+    /// must be a violation of the whole history, too; the anomalies in [`Checker::open_in_stretches`] are to be confirmed by
+    /// a check of the whole.
+    fn checks_stretches(&self) -> bool {
+        false
+    }
+
+    /// Anomalies that what comes before a stretch may explain.
+    fn open_in_stretches(&self) -> &'static [Anomaly] {
+        &[]
+    }
+
     /// Makes a checker that searches independent keys one after another stop at the first violation; the verdict's reason then
     /// has the number of keys that were checked. Other checkers ignore it.
     fn stop_at_first(&mut self) {}

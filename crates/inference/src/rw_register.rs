@@ -613,6 +613,15 @@ impl Checker for RwRegister {
         verdict
     }
 
+    fn checks_stretches(&self) -> bool {
+        // An order of the caller's is one of the whole history, and a key may contradict an assumption outside of the stretch.
+        self.is_covered()
+    }
+
+    fn open_in_stretches(&self) -> &'static [Anomaly] {
+        registers::OPEN_IN_STRETCHES
+    }
+
     fn start(&self, aims: &Aims) -> Box<dyn OnlineChecker> {
         WithoutTimes::start(self.level, self.is_asked, &aims.provenance, |level| {
             let checker = RwRegister {
@@ -620,7 +629,7 @@ impl Checker for RwRegister {
                 ..self.clone()
             };
             let certify = aims.certify;
-            registers::start(self.name(), move |columns| {
+            registers::start(self.name(), aims, move |columns| {
                 checker.check_gathered(columns, certify)
             })
         })

@@ -16,6 +16,8 @@ mod proofs;
 mod registers;
 #[path = "all/stores.rs"]
 mod stores;
+#[path = "all/stretches.rs"]
+mod stretches;
 #[path = "all/times.rs"]
 mod times;
 #[path = "all/transactions.rs"]

@@ -54,8 +54,8 @@ use direct_axioms::{DirectInference, Sight};
 use exported_order::ExportedOrder;
 use observed_writers::Observer;
 use seatrial_checker::{
-    Aims, Checker, CommitOrderFigures, Details, FINDINGS_MAX, Figures, Findings, OnlineChecker,
-    Validity, Verdict,
+    Aims, Anomaly, Checker, CommitOrderFigures, Details, FINDINGS_MAX, Figures, Findings,
+    OnlineChecker, Validity, Verdict,
 };
 use seatrial_cycles::Level;
 use seatrial_cycles::SearchBound;
@@ -322,6 +322,14 @@ impl Checker for Isolation {
         self.check_gathered(Columns::of(history))
     }
 
+    fn checks_stretches(&self) -> bool {
+        true
+    }
+
+    fn open_in_stretches(&self) -> &'static [Anomaly] {
+        registers::OPEN_IN_STRETCHES
+    }
+
     fn start(&self, aims: &Aims) -> Box<dyn OnlineChecker> {
         let start = |model: AxiomaticModel| -> Box<dyn OnlineChecker> {
             let checker = Isolation {
@@ -329,7 +337,7 @@ impl Checker for Isolation {
                 ..self.clone()
             };
             let certify = aims.certify;
-            registers::start(Isolation::NAME, move |columns| match columns {
+            registers::start(Isolation::NAME, aims, move |columns| match columns {
                 Ok(columns) if certify => checker.certify_columns(&columns).into(),
                 columns => checker.check_gathered(columns).into(),
             })

@@ -35,7 +35,7 @@ mod version_table;
 
 pub use columns::{Columns, RegisterEvent};
 pub use columns_builder::{ColumnsBuilder, ColumnsError};
-pub use gather_registers::start;
+pub use gather_registers::{OPEN_IN_STRETCHES, start};
 pub use read_faults::{FaultyRead, ReadFault};
 
 #[cfg(test)]

@@ -160,6 +160,8 @@ impl DataType for Bank {
     type State = BankState;
     const NAME: &'static str = "bank";
     const FUNCTIONS: &'static [&'static str] = &["read", "transfer"];
+    // Lists of integers are no balances: nothing needs them.
+    const INTEGER_READS: &'static [&'static str] = &["read"];
 
     fn apply(&self, state: &mut BankState, event: &OperationEvent<'_>) {
         if event.f == "transfer" {

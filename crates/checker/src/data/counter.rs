@@ -101,7 +101,8 @@ impl CounterState {
             return;
         }
         let lower = self.reading.remove(&event.started());
-        if event.kind != OpType::Ok || matches!(event.value, Value::Nil) {
+        let is_empty = matches!(event.value, Value::Nil) && event.integers.is_none();
+        if event.kind != OpType::Ok || is_empty {
             return;
         }
         let Some(value) = event.value.as_int().map(i128::from) else {
@@ -132,6 +133,8 @@ impl DataType for Counter {
     type State = CounterState;
     const NAME: &'static str = "counter";
     const FUNCTIONS: &'static [&'static str] = &["add", "read"];
+    // Lists of integers are no sums: nothing needs them.
+    const INTEGER_READS: &'static [&'static str] = &["read"];
 
     fn apply(&self, state: &mut CounterState, event: &OperationEvent<'_>) {
         if event.f == "add" {

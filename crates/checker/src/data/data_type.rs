@@ -25,9 +25,9 @@ pub(crate) trait DataType: Checker + Clone + 'static {
     /// The functions of its operations; all others are ignored.
     const FUNCTIONS: &'static [&'static str];
 
-    /// Are lists and sets of integers that an operation returned passed as they are in the chunk, in
-    /// [`OperationEvent::integers`]?
-    const TAKES_INTEGERS: bool = false;
+    /// Those functions of which lists and sets of integers that an operation returned are passed as they are in the chunk, in
+    /// [`OperationEvent::integers`]. To build them takes longer than most checkers.
+    const INTEGER_READS: &'static [&'static str] = &[];
 
     /// The consistency model that is checked, when the data type has several.
     fn model(&self) -> Option<&'static str> {
@@ -279,19 +279,24 @@ impl<J: DataType> Fold for DataTypeFold<J> {
 
     fn reduce(&self, states: &mut KeyedStates<J::State>, chunk: &Chunk) -> ControlFlow<()> {
         states.tally.count(chunk);
-        let wanted = chunk.template_fs();
-        let wanted = wanted.map(|f| J::FUNCTIONS.iter().any(|name| f == *name));
-        let wanted: Vec<bool> = wanted.collect();
+        let is_any = |names: &[&str]| -> Vec<bool> {
+            let functions = chunk.template_fs();
+            let found = functions.map(|f| names.iter().any(|name| f == *name));
+            found.collect()
+        };
+        let wanted = is_any(J::FUNCTIONS);
         if !wanted.contains(&true) {
             return ControlFlow::Continue(());
         }
+        let takes_integers = is_any(J::INTEGER_READS);
         let mut ops = chunk.ops();
         for (place, template) in chunk.template_ids().iter().enumerate() {
             if wanted[*template as usize] && chunk.process(place).is_client() {
                 let position = chunk.first_position() + place as u64;
                 let integers = match chunk.value(place) {
                     ValueView::Integers(integers) | ValueView::IntegerSet(integers)
-                        if J::TAKES_INTEGERS && chunk.kinds()[place] == OpType::Ok =>
+                        if takes_integers[*template as usize]
+                            && chunk.kinds()[place] == OpType::Ok =>
                     {
                         Some(integers)
                     }

@@ -169,6 +169,7 @@ impl DataType for LongFork {
     type State = LongForkState;
     const NAME: &'static str = "long-fork";
     const FUNCTIONS: &'static [&'static str] = &["read", "write", "txn"];
+    const INTEGER_READS: &'static [&'static str] = Self::FUNCTIONS;
 
     fn apply(&self, state: &mut LongForkState, event: &OperationEvent<'_>) {
         if !matches!(event.kind, OpType::Invoke | OpType::Ok) {
@@ -177,6 +178,7 @@ impl DataType for LongFork {
         let mops: &[Mop] = match event.value {
             Value::Txn(mops) => mops,
             Value::List(items) if items.is_empty() => &[],
+            _ if event.integers.is_some_and(<[i64]>::is_empty) => &[],
             _ => return state.refuse(event.index, "its value is not a transaction"),
         };
         match (event.kind, mops) {

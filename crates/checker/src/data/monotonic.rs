@@ -52,6 +52,14 @@ impl Monotonic {
     }
 }
 
+/// What a read returned.
+#[derive(Clone)]
+enum RowsRead {
+    /// Integers, which are no rows.
+    Integers,
+    Other(Value),
+}
+
 /// The state of one table.
 #[derive(Default)]
 pub(crate) struct MonotonicState {
@@ -60,7 +68,7 @@ pub(crate) struct MonotonicState {
     failed: BTreeMap<i64, u64>,
     unsure: BTreeMap<i64, u64>,
     /// The last successful read: indices of its invocation and completion, and its value.
-    read: Option<(u64, u64, Value)>,
+    read: Option<(u64, u64, RowsRead)>,
 }
 
 /// A decimal timestamp of any length: digits before and after the point, without leading and trailing zeros.
@@ -174,6 +182,7 @@ impl DataType for Monotonic {
     type State = MonotonicState;
     const NAME: &'static str = "monotonic";
     const FUNCTIONS: &'static [&'static str] = &["add", "read"];
+    const INTEGER_READS: &'static [&'static str] = &["read"];
 
     fn model(&self) -> Option<&'static str> {
         Some(self.agreement.name())
@@ -182,7 +191,12 @@ impl DataType for Monotonic {
     fn apply(&self, state: &mut MonotonicState, event: &OperationEvent<'_>) {
         if event.f == "read" {
             if event.kind == OpType::Ok {
-                state.read = Some((event.started(), event.index, event.value.clone()));
+                let read = match event.integers {
+                    Some([_, ..]) => RowsRead::Integers,
+                    Some([]) => RowsRead::Other(Value::List([].into())),
+                    None => RowsRead::Other(event.value.clone()),
+                };
+                state.read = Some((event.started(), event.index, read));
             }
             return;
         }
@@ -202,7 +216,11 @@ impl DataType for Monotonic {
         let Some((began, index, value)) = state.read.clone() else {
             return builder.no_evidence("the rows were never read");
         };
-        let Some(rows) = rows(&value) else {
+        let rows = match &value {
+            RowsRead::Integers => None,
+            RowsRead::Other(value) => rows(value),
+        };
+        let Some(rows) = rows else {
             return builder.unknown(format!("op {index}: the read gave no rows"));
         };
         builder.count("rows", rows.len() as u64);

@@ -44,7 +44,7 @@ impl DataType for Set {
     type State = SetState;
     const NAME: &'static str = "set";
     const FUNCTIONS: &'static [&'static str] = &["add", "read"];
-    const TAKES_INTEGERS: bool = true;
+    const INTEGER_READS: &'static [&'static str] = &["read"];
 
     fn apply(&self, state: &mut SetState, event: &OperationEvent<'_>) {
         match (event.kind, event.f == "add") {

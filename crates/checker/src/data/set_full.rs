@@ -378,7 +378,7 @@ impl DataType for SetFull {
     type State = SetFullState;
     const NAME: &'static str = "set-full";
     const FUNCTIONS: &'static [&'static str] = &["add", "read"];
-    const TAKES_INTEGERS: bool = true;
+    const INTEGER_READS: &'static [&'static str] = &["read"];
 
     fn model(&self) -> Option<&'static str> {
         Some(self.visibility.name())

@@ -73,6 +73,7 @@ pub struct ColumnsBuilder {
     /// Versions that were written more than once, and the transactions of the later writes.
     again: Vec<(WrittenId, Txn)>,
     has_lists: bool,
+    is_stretch: bool,
     refusal: Option<ColumnsError>,
 }
 
@@ -123,6 +124,15 @@ impl ColumnsBuilder {
             Some(refusal) => Err(refusal.to_string()),
             None if self.has_lists => Err("a list is no register".to_owned()),
             None => Ok(()),
+        }
+    }
+
+    /// A builder of the columns of a stretch, which leaves out reads of values that were not written in it. What is left violates
+    /// no model that the whole history satisfies: no order has to explain more than before.
+    pub(super) fn of_stretch() -> ColumnsBuilder {
+        ColumnsBuilder {
+            is_stretch: true,
+            ..ColumnsBuilder::default()
         }
     }
 
@@ -340,6 +350,9 @@ impl ColumnsBuilder {
         columns.overwritten = vec![0; columns.writers.len().div_ceil(64)];
         let events = std::mem::take(&mut self.rows).by_transaction(columns.len());
         columns.events = number_after_initial(events, columns.keys.len() as u32);
+        if self.is_stretch {
+            columns.events = without_unwritten(columns);
+        }
         mark(columns);
         see(columns);
         columns.assert_complete();
@@ -380,6 +393,20 @@ fn number_after_initial(mut events: Csr<RegisterEvent>, keys: u32) -> Csr<Regist
         *event = RegisterEvent::new(KeyId::new(event.key()), version, event.is_write());
     }
     events
+}
+
+/// The events without reads of versions that nobody wrote.
+fn without_unwritten(columns: &Columns) -> Csr<RegisterEvent> {
+    let is_known = |event: &&RegisterEvent| {
+        let version = event.version();
+        columns.is_initial(version) || columns.writer(version).is_some()
+    };
+    let mut kept = Csr::with_capacity(columns.events.row_count());
+    for row in columns.events.rows() {
+        kept.open_row().extend(row.iter().filter(is_known));
+        kept.end_row();
+    }
+    kept
 }
 
 /// Marks inner events, and the versions that their own transactions overwrote.

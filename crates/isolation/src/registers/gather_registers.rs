@@ -6,7 +6,8 @@ use crate::recorded_transactions::{
     OpenTransaction, OpenTransactions, ProcessNumber, RefusedOperation, TransactionRanges,
     TransactionRecorder, record_chunk,
 };
-use seatrial_checker::{Checked, FoldChecker, OnlineChecker};
+use seatrial_checker::{Aims, Checked, FoldChecker, OnlineChecker};
+use seatrial_cycles::anomaly::{Anomaly, G1A};
 use seatrial_cycles::{KeyId, Position, Txn};
 use seatrial_history::chunk::mop_tag;
 use seatrial_history::{
@@ -20,7 +21,7 @@ const POSITIONS_MAX: u32 = u32::MAX;
 impl Columns {
     /// The columns of a source, which is read once. The outer error is that of an unreadable source.
     pub fn gather(source: &dyn ChunkSource) -> Result<Result<Columns, ColumnsError>, SourceError> {
-        source.fold(&GatherRegisters)
+        source.fold(&GatherRegisters::default())
     }
 
     /// The columns of a history in memory.
@@ -36,7 +37,10 @@ impl Columns {
 ///
 /// The events of a transaction are those of its completion if it succeeded, otherwise the writes of its invocation.
 /// Transactions that are open at the end of a chunk are kept until their completion.
-pub(super) struct GatherRegisters;
+#[derive(Default)]
+pub(super) struct GatherRegisters {
+    is_stretch: bool,
+}
 
 /// A write of a transaction that may not succeed.
 type RegisterWrite = (KeyId, i64);
@@ -100,14 +104,48 @@ impl RegisterGathering {
     }
 }
 
+/// What the operations before a stretch may explain: the value of a failed write may have been written before, with success.
+pub const OPEN_IN_STRETCHES: &[Anomaly] = &[G1A];
+
 /// Starts a checker of registers: gathers the transactions into [`Columns`] as they are pushed, and decides at the end.
-/// `decide` gets the columns, or the reason why the history has none.
+/// `decide` gets the columns, or the reason why the history has none. Beside a running test nothing is kept: the history is read
+/// when it has ended.
 pub fn start(
     name: &'static str,
+    aims: &Aims,
     decide: impl FnOnce(Result<Columns, ColumnsError>) -> Checked + Send + 'static,
 ) -> Box<dyn OnlineChecker> {
+    if aims.early {
+        return Box::new(RegistersAtEnd { name, decide });
+    }
+    let fold = GatherRegisters {
+        is_stretch: aims.stretch,
+    };
     let end = |columns, _: &dyn ChunkSource| Ok(decide(columns));
-    Box::new(FoldChecker::with_end(name, GatherRegisters, end).with_sink(|gathering| gathering))
+    Box::new(FoldChecker::with_end(name, fold, end).with_sink(|gathering| gathering))
+}
+
+/// A checker of registers that reads the history when it has ended.
+struct RegistersAtEnd<D> {
+    name: &'static str,
+    decide: D,
+}
+
+impl<D> OnlineChecker for RegistersAtEnd<D>
+where
+    D: FnOnce(Result<Columns, ColumnsError>) -> Checked + Send,
+{
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn push(&mut self, _: &Chunk) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn finish(self: Box<Self>, source: &dyn ChunkSource) -> Result<Checked, SourceError> {
+        Ok((self.decide)(Columns::gather(source)?))
+    }
 }
 
 impl Fold for GatherRegisters {
@@ -123,7 +161,15 @@ impl Fold for GatherRegisters {
     }
 
     fn start(&self) -> RegisterGathering {
-        RegisterGathering::default()
+        let builder = if self.is_stretch {
+            ColumnsBuilder::of_stretch()
+        } else {
+            ColumnsBuilder::default()
+        };
+        RegisterGathering {
+            builder,
+            ..RegisterGathering::default()
+        }
     }
 
     fn reduce(&self, gathering: &mut RegisterGathering, chunk: &Chunk) -> ControlFlow<()> {
