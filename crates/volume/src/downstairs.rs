@@ -20,14 +20,14 @@ pub use stored_region::{
     StoredSnapshot,
 };
 
-use crate::block_context::{BlockVersion, split_slots};
-use crate::geometry::{BlockNumber, BlockSpan, Geometry};
+use crate::block_context::{BlockSlot, BlockVersion, split_slots};
+use crate::geometry::{BlockNumber, BlockSpan, Geometry, block_count};
 use crate::guest::{GuestReply, GuestRequest};
 use crate::lineage::{Lineage, Mark};
 use crate::volume_bug::VolumeBug;
 use crate::volume_message::{
-    CHANGES_MAX, FromReplica, RefusalReason, SessionNumber, StreamMessage, ToReplica, WritePurpose,
-    slots_reply,
+    CHANGES_MAX, FromReplica, RefusalReason, SessionNumber, StreamMessage, ToReplica, VERSIONS_MAX,
+    WritePurpose, slots_reply,
 };
 use region::Region;
 use region_description::DownstairsFigures;
@@ -124,7 +124,7 @@ struct PendingRead {
     from: NodeId,
     session: SessionNumber,
     id: u64,
-    span: BlockSpan,
+    spans: Vec<BlockSpan>,
     map: String,
     since: Time,
     /// Was it read before, from where the slots are no longer?
@@ -352,9 +352,9 @@ impl Downstairs {
                 map,
                 flush,
                 since,
-                span,
+                spans,
                 slots,
-            } => self.write((purpose, since), &map, flush, span, slots, out),
+            } => self.write((purpose, since), &map, flush, &spans, slots, out),
             StreamMessage::Flush(order) => {
                 let generation = self.region.grant.generation;
                 let is_synced = self.options.bug != Some(VolumeBug::MissingSync);
@@ -388,20 +388,22 @@ impl Downstairs {
         (purpose, since): (WritePurpose, u32),
         map: &str,
         flush: u64,
-        span: BlockSpan,
+        spans: &[BlockSpan],
         slots: &[u8],
         out: &mut Outputs,
     ) {
         let geometry = self.options.geometry;
-        let Some(slots) = split_slots(slots, span.count, geometry.block_length) else {
+        let count = u32::try_from(block_count(spans)).unwrap_or(u32::MAX);
+        let Some(slots) = split_slots(slots, count, geometry.block_length) else {
             return; // an upstairs does not send this
         };
-        let Some(entries) = self.region.map(map).filter(|_| geometry.contains(span)) else {
+        let is_inside = spans.iter().all(|it| geometry.contains(*it));
+        let Some(entries) = self.region.map(map).filter(|_| is_inside) else {
             return;
         };
         let is_snapshot = !map.is_empty();
         let overwrites = self.options.bug == Some(VolumeBug::RepairOverwrites);
-        let replaces = |(entry, slot): (block_map::BlockEntry, &crate::BlockSlot<'_>)| {
+        let replaces = |(entry, slot): (block_map::BlockEntry, &BlockSlot<'_>)| {
             let (old, new) = (entry.version, slot.context.version);
             match purpose {
                 WritePurpose::Repair if old.generation < since || is_snapshot || overwrites => {
@@ -411,28 +413,21 @@ impl Downstairs {
                 WritePurpose::Heal => new >= old,
             }
         };
-        let chosen: Vec<bool> = entries.span(span).zip(&slots).map(replaces).collect();
+        let entries = spans.iter().flat_map(|it| entries.span(*it));
+        let chosen: Vec<bool> = entries.zip(&slots).map(replaces).collect();
         if !chosen.contains(&true) {
             return;
         }
         // What changes now will be part of the flush after the last one, of the upstairs or here.
         let flush = flush.max(self.region.flush) + 1;
-        let length = slots.iter().map(|it| it.bytes.len() + 32).sum();
+        let length = slots.iter().map(|it| it.bytes.len()).sum::<usize>() + 32 * slots.len();
         let put = |bytes: &mut Vec<u8>| {
-            let mut at = 0;
-            while at < chosen.len() {
-                let run = chosen[at..].iter().take_while(|it| **it).count();
-                if run > 0 {
-                    let part = BlockSpan {
-                        first: BlockNumber(span.first.0 + at as u64),
-                        count: run as u32,
-                    };
-                    put_data(bytes, map, flush, part);
-                    for slot in &slots[at..at + run] {
-                        bytes.extend_from_slice(slot.bytes);
-                    }
-                }
-                at += run.max(1);
+            let mut before = 0;
+            for span in spans {
+                let places = before..before + span.count as usize;
+                before = places.end;
+                let part = (&chosen[places.clone()], &slots[places]);
+                put_chosen(bytes, (map, flush), span.first, part);
             }
         };
         self.append(false, length, put, out);
@@ -441,22 +436,23 @@ impl Downstairs {
     /// Answers a question.
     fn answer(&mut self, from: NodeId, question: ToReplica<'_>, out: &mut Outputs) {
         let geometry = self.options.geometry;
-        let fits = |span: BlockSpan| {
-            let length = u64::from(span.count) * u64::from(geometry.block_length);
-            geometry.contains(span) && length <= READ_LENGTH_MAX as u64
+        let fits = |spans: &[BlockSpan], blocks_max: u64| {
+            let is_inside = spans.iter().all(|it| geometry.contains(*it));
+            is_inside && block_count(spans) <= blocks_max
         };
+        let read_max = READ_LENGTH_MAX as u64 / u64::from(geometry.block_length);
         let reply = match question {
             ToReplica::Read {
                 session,
                 id,
-                span,
+                spans,
                 map,
-            } if fits(span) && self.region.map(&map).is_some() => {
+            } if fits(&spans, read_max) && self.region.map(&map).is_some() => {
                 let read = PendingRead {
                     from,
                     session,
                     id,
-                    span,
+                    spans,
                     map,
                     since: self.figures.now,
                     is_repeated: false,
@@ -467,11 +463,12 @@ impl Downstairs {
             ToReplica::Versions {
                 session,
                 id,
-                span,
+                spans,
                 map,
-            } if fits(span) && self.region.map(&map).is_some() => {
+            } if fits(&spans, VERSIONS_MAX) && self.region.map(&map).is_some() => {
                 let map = self.region.map(&map).into_iter();
-                let entries = map.flat_map(|it| it.span(span));
+                let spans = map.flat_map(|map| spans.iter().map(move |it| (map, *it)));
+                let entries = spans.flat_map(|(map, span)| map.span(span));
                 let versions = entries.map(|it| (it.version, it.has_data()));
                 FromReplica::Versions {
                     session,
@@ -510,7 +507,7 @@ impl Downstairs {
         let block_length = self.options.geometry.block_length;
         let mut pieces: Vec<SlotPiece> = Vec::new();
         let (mut end, mut bytes) = (0, 0);
-        for entry in map.span(read.span) {
+        for entry in read.spans.iter().flat_map(|it| map.span(*it)) {
             let length = entry.slot_length(block_length);
             bytes += length;
             let Some(at) = entry.position() else {
@@ -632,6 +629,30 @@ impl Downstairs {
         for (_, read) in ready {
             self.read(read, out);
         }
+    }
+}
+
+/// Puts the slots that were chosen, of blocks from a first one on, in runs of consecutive blocks.
+fn put_chosen(
+    bytes: &mut Vec<u8>,
+    (map, flush): (&str, u64),
+    first: BlockNumber,
+    (chosen, slots): (&[bool], &[BlockSlot<'_>]),
+) {
+    let mut at = 0;
+    while at < chosen.len() {
+        let run = chosen[at..].iter().take_while(|it| **it).count();
+        if run > 0 {
+            let part = BlockSpan {
+                first: BlockNumber(first.0 + at as u64),
+                count: run as u32,
+            };
+            put_data(bytes, map, flush, part);
+            for slot in &slots[at..at + run] {
+                bytes.extend_from_slice(slot.bytes);
+            }
+        }
+        at += run.max(1);
     }
 }
 

@@ -51,6 +51,12 @@ impl BlockSpan {
     }
 }
 
+/// Blocks in all these spans; saturates.
+pub(crate) fn block_count(spans: &[BlockSpan]) -> u64 {
+    let counts = spans.iter().map(|it| u64::from(it.count));
+    counts.fold(0, u64::saturating_add)
+}
+
 impl fmt::Display for BlockSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "blocks {} to {}", self.first.0, self.end())

@@ -7,6 +7,7 @@ mod live_repair;
 mod mirror;
 mod parent;
 mod questions;
+mod repair_batch;
 mod seal_jobs;
 mod stream_items;
 mod sweeps;
@@ -25,11 +26,12 @@ use crate::volume_message::FromReplica;
 use activation::ActivationPhase;
 use flushes::Flushes;
 use guest_reads::GuestReads;
-use live_repair::{Repair, VerifiedChunk};
+use live_repair::Repair;
 use mirror::Mirror;
 pub use parent::ParentVolume;
 use parent::{ParentBlocks, ParentReads};
 use questions::Questions;
+use repair_batch::VerifiedPiece;
 use seal_jobs::{OpenedSlots, SealedSlots};
 use seatrial_machine::{Input, Machine, NodeId, Output, StatusSheet, Ticket, Time};
 use std::collections::{BTreeMap, VecDeque};
@@ -70,8 +72,12 @@ pub struct UpstairsOptions {
     pub retained_bytes_max: usize,
     /// Longer writes are encrypted, and longer reads decrypted, by jobs.
     pub inline_bytes_max: usize,
-    /// Chunks that one repair has under way.
+    /// Batches of chunks that one repair has under way.
     pub repair_window: usize,
+    /// Chunks of a batch, 1 to 64.
+    pub repair_chunks: usize,
+    /// Bytes of blocks that a repair reads or sends in one message, at most [`READ_LENGTH_MAX`](crate::READ_LENGTH_MAX).
+    pub repair_piece: u32,
     /// Bytes a second that a repair may copy, …
     pub repair_rate: u64,
     /// … and while guests use the volume.
@@ -107,9 +113,11 @@ impl UpstairsOptions {
             flush_interval: Duration::from_millis(500),
             retained_bytes_max: 64 << 20,
             inline_bytes_max: 8 << 10,
-            repair_window: 16,
+            repair_window: 4,
+            repair_chunks: 32,
+            repair_piece: 256 << 10,
             repair_rate: 200 << 20,
-            repair_rate_busy: 32 << 20,
+            repair_rate_busy: 48 << 20,
             sweep_rate: 100 << 20,
             sweep_piece: 256 << 10,
             parent: None,
@@ -487,8 +495,8 @@ impl Upstairs {
             }
             Err(other) => other,
         };
-        let result = match result.downcast::<VerifiedChunk>() {
-            Ok(verified) => return self.have_verified(now, &verified, out),
+        let result = match result.downcast::<VerifiedPiece>() {
+            Ok(verified) => return self.have_verified(now, *verified, out),
             Err(other) => other,
         };
         if let Ok(read) = result.downcast::<ParentBlocks>() {

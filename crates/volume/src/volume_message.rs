@@ -12,6 +12,10 @@ use seatrial_machine::{FieldReader, MessageError};
 pub(crate) const SNAPSHOT_NAME_MAX: usize = 64;
 /// Most chunks in one reply to [`ToReplica::Changes`].
 pub(crate) const CHANGES_MAX: usize = 4_096;
+/// Most spans in one message.
+pub(crate) const SPANS_MAX: usize = 4_096;
+/// Most blocks that [`ToReplica::Versions`] may ask for.
+pub(crate) const VERSIONS_MAX: u64 = 4_096;
 
 /// The map of blocks that a message is about: the name of a snapshot, or empty for the volume itself.
 pub type MapName = String;
@@ -45,8 +49,8 @@ pub enum ToReplica<'a> {
         session: SessionNumber,
         /// Repeated in the reply.
         id: u64,
-        /// The blocks.
-        span: BlockSpan,
+        /// The blocks, in increasing order.
+        spans: Vec<BlockSpan>,
         /// Of the volume or a snapshot.
         map: MapName,
     },
@@ -56,8 +60,8 @@ pub enum ToReplica<'a> {
         session: SessionNumber,
         /// Repeated in the reply.
         id: u64,
-        /// The blocks.
-        span: BlockSpan,
+        /// The blocks, in increasing order.
+        spans: Vec<BlockSpan>,
         /// Of the volume or a snapshot.
         map: MapName,
     },
@@ -79,7 +83,7 @@ pub enum ToReplica<'a> {
 /// A message that changes a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamMessage<'a> {
-    /// Slots of consecutive blocks.
+    /// Slots of blocks.
     Write {
         /// Why they are written.
         purpose: WritePurpose,
@@ -89,8 +93,8 @@ pub enum StreamMessage<'a> {
         flush: u64,
         /// The first generation of the upstairs: [`WritePurpose::Repair`] replaces what older ones wrote.
         since: u32,
-        /// The blocks.
-        span: BlockSpan,
+        /// The blocks, in increasing order.
+        spans: Vec<BlockSpan>,
         /// Their slots.
         slots: &'a [u8],
     },
@@ -290,8 +294,15 @@ impl MessageWriter {
         numbers.byte(u8::from(*has_data))
     }
 
-    fn span(self, span: BlockSpan) -> MessageWriter {
-        self.long(span.first.0).word(span.count)
+    fn spans(self, spans: &[BlockSpan]) -> MessageWriter {
+        debug_assert!(
+            (1..=SPANS_MAX).contains(&spans.len()),
+            "{} spans in a message",
+            spans.len()
+        );
+        let message = self.word(spans.len() as u32);
+        let each = spans.iter();
+        each.fold(message, |it, span| it.long(span.first.0).word(span.count))
     }
 
     fn lineage(mut self, lineage: &Lineage) -> MessageWriter {
@@ -328,22 +339,22 @@ impl ToReplica<'_> {
             ToReplica::Read {
                 session,
                 id,
-                span,
+                spans,
                 map,
-            } => MessageWriter::new(READ, 32)
+            } => MessageWriter::new(READ, 32 + 12 * spans.len())
                 .long(session.0)
                 .long(*id)
-                .span(*span)
+                .spans(spans)
                 .name(map),
             ToReplica::Versions {
                 session,
                 id,
-                span,
+                spans,
                 map,
-            } => MessageWriter::new(VERSIONS, 32)
+            } => MessageWriter::new(VERSIONS, 32 + 12 * spans.len())
                 .long(session.0)
                 .long(*id)
-                .span(*span)
+                .spans(spans)
                 .name(map),
             ToReplica::Changes {
                 session,
@@ -384,13 +395,13 @@ impl ToReplica<'_> {
             READ => ToReplica::Read {
                 session,
                 id: fields.long("id")?,
-                span: span(&mut fields)?,
+                spans: spans(&mut fields)?,
                 map: name(&mut fields)?,
             },
             VERSIONS => ToReplica::Versions {
                 session,
                 id: fields.long("id")?,
-                span: span(&mut fields)?,
+                spans: spans(&mut fields)?,
                 map: name(&mut fields)?,
             },
             CHANGES => ToReplica::Changes {
@@ -420,15 +431,15 @@ impl StreamMessage<'_> {
                 map,
                 flush,
                 since,
-                span,
+                spans,
                 slots,
             } => {
-                let mut message = begin(WRITE, slots.len())
+                let mut message = begin(WRITE, slots.len() + 12 * spans.len())
                     .byte(*purpose as u8)
                     .name(map)
                     .long(*flush)
                     .word(*since)
-                    .span(*span);
+                    .spans(spans);
                 message.0.extend_from_slice(slots);
                 message
             }
@@ -455,7 +466,7 @@ impl StreamMessage<'_> {
                     map: name(fields)?,
                     flush: fields.long("flush")?,
                     since: fields.word("since")?,
-                    span: span(fields)?,
+                    spans: spans(fields)?,
                     slots: fields.rest(),
                 }
             }
@@ -699,11 +710,25 @@ fn wide(fields: &mut FieldReader<'_>, field: &'static str) -> Result<u128, Messa
     Ok(u128::from(high) << 64 | u128::from(low))
 }
 
-fn span(fields: &mut FieldReader<'_>) -> Result<BlockSpan, MessageError> {
-    Ok(BlockSpan {
-        first: BlockNumber(fields.long("first block")?),
-        count: fields.word("count")?,
-    })
+/// Reads spans: at least one, each after the one before it.
+fn spans(fields: &mut FieldReader<'_>) -> Result<Vec<BlockSpan>, MessageError> {
+    let count = fields.word("number of spans")?;
+    if !(1..=SPANS_MAX as u32).contains(&count) {
+        return Err(fields.never("number of spans", 4, u64::from(count)));
+    }
+    let mut spans: Vec<BlockSpan> = Vec::new();
+    for _ in 0..count {
+        let span = BlockSpan {
+            first: BlockNumber(fields.long("first block")?),
+            count: fields.word("count")?,
+        };
+        let is_after = |last: &BlockSpan| last.end() <= span.first.0;
+        if span.count == 0 || !spans.last().is_none_or(is_after) {
+            return Err(fields.never("span", 12, span.first.0));
+        }
+        spans.push(span);
+    }
+    Ok(spans)
 }
 
 /// Reads a name: letters, digits, `-`, `_` and `.`.

@@ -1,6 +1,5 @@
 //! Reads of guests: each part from one replica that has every earlier write to its blocks, from another one if it is damaged.
 
-use crate::block_context::split_slots;
 use crate::geometry::{BlockNumber, BlockSpan};
 use crate::guest::{GuestError, GuestReply};
 use crate::status::MirrorState;
@@ -164,7 +163,7 @@ impl Upstairs {
         };
         let first = first.filter(is_ready);
         if let Some(mirror) = first.or_else(|| self.reader_of(part.after, &part.bad)) {
-            let what = (span, part.map.clone());
+            let what = (vec![span], part.map.clone());
             self.ask_slots(now, mirror, Asker::Read(id), what, out);
             return;
         }
@@ -355,16 +354,11 @@ impl Upstairs {
                 map: map.to_owned(),
                 flush: self.flushes.last(),
                 since: 0,
-                span,
+                spans: vec![span],
                 slots: slots.to_vec(),
             };
             self.mirrors[at].repairs[1] += u64::from(span.count);
             self.send_numbered(now, at, Sent::Copy(Arc::new(copied)), out);
         }
-    }
-
-    /// Are these the slots of a span? Only their form is checked.
-    pub(super) fn are_slots(&self, slots: &[u8], span: BlockSpan) -> bool {
-        split_slots(slots, span.count, self.options.geometry.block_length).is_some()
     }
 }

@@ -1,20 +1,21 @@
 //! Repair of a replica: what it lacks is found by comparing versions, and copied while it takes part.
 
-use crate::block_context::{BlockSlot, BlockVersion, split_slots};
-use crate::downstairs::{CHUNK_BLOCKS, chunk_span};
-use crate::geometry::{BlockNumber, BlockSpan};
+use crate::block_context::BlockVersion;
+use crate::downstairs::CHUNK_BLOCKS;
+use crate::geometry::{BlockSpan, block_count};
 use crate::lineage::Mark;
-use crate::seal::KeyRing;
 use crate::status::MirrorState;
 use crate::upstairs::activation::ActivationPhase;
 use crate::upstairs::mirror::{CopiedSlots, Sent};
 use crate::upstairs::questions::Asker;
+use crate::upstairs::repair_batch::{BatchStep, RepairBatch, VerifiedPiece, VerifySlots};
 use crate::upstairs::{Outputs, Upstairs};
 use crate::volume_bug::VolumeBug;
 use crate::volume_message::{MapName, WritePurpose};
-use seatrial_machine::{Computed, Job, Output, Time};
+use seatrial_machine::{Output, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One repair of a replica. An answer that belongs to an earlier one is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,23 +26,6 @@ pub(crate) struct RepairId {
 
 /// Requests of guests in a tick up to which a repair takes its full rate.
 const IDLE_REQUESTS: u64 = 4;
-/// Blocks between two that are copied which are read with them: a question costs more.
-const GAP_MAX: usize = 3;
-/// Bytes that a read of the source is counted with besides its blocks.
-const PART_COST: i64 = 4 << 10;
-
-/// What is known of a chunk that is compared.
-#[derive(Debug, Default)]
-struct ComparedChunk {
-    source: Option<Vec<BlockVersion>>,
-    target: Option<Vec<BlockVersion>>,
-    /// The blocks that are to be copied and were not asked for.
-    wanted: Vec<bool>,
-    /// The blocks that are read from the source, and which of them are to be copied.
-    copied: Option<(BlockSpan, Vec<bool>)>,
-    /// Replicas that delivered a damaged copy.
-    bad: BTreeSet<usize>,
-}
 
 /// Which list of changed chunks is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +41,10 @@ enum ChunkListing {
 /// changed after it are compared block by block, and blocks with another version are copied. The target gets every new write
 /// meanwhile; it keeps what this generation wrote if it is newer, so copying needs no lock. Snapshots that the target lacks are
 /// copied first. When everything is carried out there, the target has everything, and counts from the next flush on.
+///
+/// Chunks are compared in batches, some of which are under way side by side, and a message has a piece of a batch
+/// ([`RepairBatch`]): after random writes the blocks to copy are far apart, and a message for each costs more than the block.
+/// Memory: a piece of each batch under way, wherever it is.
 #[derive(Debug)]
 pub(crate) struct Repair {
     id: RepairId,
@@ -69,7 +57,8 @@ pub(crate) struct Repair {
     map: MapName,
     listing: ChunkListing,
     chunks: BTreeSet<u64>,
-    compared: BTreeMap<u64, ComparedChunk>,
+    /// The batches under way, by their first chunk.
+    batches: BTreeMap<u64, RepairBatch>,
     /// The snapshots that the target has when it is repaired.
     known: Vec<(MapName, u64)>,
     /// Was everything compared and sent?
@@ -78,60 +67,27 @@ pub(crate) struct Repair {
     begins_after: u64,
     /// The last message of the target's stream with a copy.
     last_number: u64,
-    /// Bytes that may still be copied in this tick.
+    /// Bytes that may be copied at once, and when they were counted.
     budget: i64,
+    budget_at: Time,
 }
 
 impl Repair {
     /// Chunks that are not compared.
     pub(crate) fn chunks_left(&self) -> u64 {
-        (self.chunks.len() + self.compared.len()) as u64
+        let under_way = self.batches.values().map(|it| it.chunks);
+        self.chunks.len() as u64 + under_way.sum::<u64>()
     }
-}
 
-/// Opens slots that are to be copied, so that no damage is.
-struct VerifySlots {
-    keys: KeyRing,
-    repair: RepairId,
-    chunk: u64,
-    source: usize,
-    span: BlockSpan,
-    wanted: Vec<bool>,
-    slots: Vec<u8>,
-    block_length: u32,
-}
-
-/// Slots of a chunk that were opened.
-pub(crate) struct VerifiedChunk {
-    repair: RepairId,
-    chunk: u64,
-    source: usize,
-    span: BlockSpan,
-    slots: Vec<u8>,
-    is_intact: bool,
-}
-
-impl Job for VerifySlots {
-    fn run(self: Box<Self>) -> Computed {
-        let slots = split_slots(&self.slots, self.span.count, self.block_length);
-        let mut plain = Vec::new();
-        let is_intact = slots.is_some_and(|slots| {
-            let blocks = self.span.blocks().zip(&slots).zip(&self.wanted);
-            blocks
-                .filter(|(_, wanted)| **wanted)
-                .all(|((block, slot), _)| {
-                    plain.clear();
-                    self.keys.open(&mut plain, block, slot, self.block_length)
-                })
-        });
-        Box::new(VerifiedChunk {
-            repair: self.repair,
-            chunk: self.chunk,
-            source: self.source,
-            span: self.span,
-            slots: self.slots,
-            is_intact,
-        })
+    /// Counts the bytes that may be copied since the last time, at most those of a tick.
+    fn refill(&mut self, now: Time, rate: u64, tick: Duration) {
+        let since = now.since(self.budget_at).min(tick);
+        let more = (rate as f64 * since.as_secs_f64()) as i64;
+        if more > 0 {
+            let most = (rate as f64 * tick.as_secs_f64()) as i64;
+            self.budget = (self.budget + more).min(most);
+            self.budget_at = now;
+        }
     }
 }
 
@@ -178,12 +134,13 @@ impl Upstairs {
             map: MapName::new(),
             listing: ChunkListing::Done,
             chunks: BTreeSet::new(),
-            compared: BTreeMap::new(),
+            batches: BTreeMap::new(),
             known: self.snapshots.clone(),
             is_sent: false,
             begins_after: 0,
             last_number: 0,
-            budget: self.budget(),
+            budget: 0,
+            budget_at: Time::ZERO,
         };
         self.repairs.insert(target, repair);
         self.next_map(now, target, out);
@@ -192,16 +149,6 @@ impl Upstairs {
     /// The repair with this id, unless it has ended.
     pub(super) fn repair(&mut self, id: RepairId) -> Option<&mut Repair> {
         self.repairs.get_mut(&id.target).filter(|it| it.id == id)
-    }
-
-    /// Bytes that a repair may copy in a tick.
-    fn budget(&self) -> i64 {
-        let rate = if self.is_busy {
-            self.options.repair_rate_busy
-        } else {
-            self.options.repair_rate
-        };
-        (rate as f64 * self.options.tick.as_secs_f64()) as i64
     }
 
     /// Begins to copy the next snapshot, or the volume.
@@ -270,14 +217,12 @@ impl Upstairs {
         let done = self.done.iter().sum();
         let before = std::mem::replace(&mut self.done_at_tick, done);
         self.is_busy = done - before > IDLE_REQUESTS;
-        let budget = self.budget();
         for at in 0..self.mirrors.len() {
             if self.mirrors[at].state != MirrorState::Repairing {
                 continue;
             }
-            match self.repairs.get_mut(&at) {
+            match self.repairs.get(&at) {
                 Some(repair) if self.mirrors[repair.source].state == MirrorState::Active => {
-                    repair.budget = (repair.budget + budget).min(budget);
                     self.step_repair(now, at, out);
                 }
                 Some(_) => {
@@ -288,38 +233,85 @@ impl Upstairs {
         }
     }
 
-    /// Compares further chunks, and ends what is done.
+    /// Copies further pieces, compares further chunks, and ends what is done.
     pub(super) fn step_repair(&mut self, now: Time, target: usize, out: &mut Outputs) {
+        let options = &self.options;
+        let rate = if self.is_busy {
+            options.repair_rate_busy
+        } else {
+            options.repair_rate
+        };
+        let Some(repair) = self.repairs.get_mut(&target) else {
+            return;
+        };
+        if !self.mirrors[target].has_applied(repair.begins_after) {
+            return;
+        }
+        repair.refill(now, rate, options.tick);
+        self.copy_pieces(now, target, out);
+        self.compare_batches(now, target, out);
+        self.end_map(now, target, out);
+    }
+
+    /// Reads the next piece of each batch whose last one the target has, and ends the batches without another one.
+    fn copy_pieces(&mut self, now: Time, target: usize, out: &mut Outputs) {
+        let block_length = self.options.geometry.block_length;
+        let blocks_max = (self.options.repair_piece / block_length).max(1);
+        let Some(repair) = self.repairs.get_mut(&target) else {
+            return;
+        };
+        let mirror = &self.mirrors[target];
+        let mut pieces = Vec::new();
+        repair.batches.retain(|number, batch| {
+            let is_free = matches!(batch.step, BatchStep::Sent(it) if mirror.has_applied(it));
+            if is_free && batch.is_read() {
+                return false;
+            }
+            if is_free && repair.budget > 0 {
+                let piece = batch.next_piece(blocks_max);
+                repair.budget -= block_count(&piece) as i64 * i64::from(block_length);
+                batch.step = BatchStep::Reading(piece.clone());
+                batch.bad.clear();
+                pieces.push((*number, piece));
+            }
+            true
+        });
+        let (id, source, map) = (repair.id, repair.source, repair.map.clone());
+        for (batch, piece) in pieces {
+            let asker = Asker::Copy { repair: id, batch };
+            self.ask_slots(now, source, asker, (piece, map.clone()), out);
+        }
+    }
+
+    /// Asks both replicas for the versions of further chunks.
+    fn compare_batches(&mut self, now: Time, target: usize, out: &mut Outputs) {
+        let (window, chunks_max) = (self.options.repair_window, self.options.repair_chunks);
         loop {
-            let window = self.options.repair_window;
             let Some(repair) = self.repairs.get_mut(&target) else {
                 return;
             };
-            if !self.mirrors[target].has_applied(repair.begins_after) {
+            let may_begin = repair.listing == ChunkListing::Done
+                && repair.budget > 0
+                && repair.batches.len() < window;
+            let next = std::iter::from_fn(|| repair.chunks.pop_first());
+            let chunks: Vec<u64> = next.take(if may_begin { chunks_max } else { 0 }).collect();
+            let Some(batch) = chunks.first().copied() else {
                 return;
-            }
-            if repair.listing != ChunkListing::Done
-                || repair.budget <= 0
-                || repair.compared.len() >= window
-            {
-                break;
-            }
-            let Some(chunk) = repair.chunks.pop_first() else {
-                break;
             };
-            repair.compared.insert(chunk, ComparedChunk::default());
+            let compared = RepairBatch::new(&self.options.geometry, &chunks);
+            let spans = compared.spans.clone();
+            repair.batches.insert(batch, compared);
             let (id, source, map) = (repair.id, repair.source, repair.map.clone());
-            let span = chunk_span(&self.options.geometry, chunk);
             for (mirror, is_source) in [(source, true), (target, false)] {
                 let asker = Asker::Compare {
                     repair: id,
-                    chunk,
+                    batch,
                     is_source,
                 };
-                self.ask_versions(now, mirror, asker, (span, map.clone()), out);
+                let what = (spans.clone(), map.clone());
+                self.ask_versions(now, mirror, asker, what, out);
             }
         }
-        self.end_map(now, target, out);
     }
 
     /// Ends a map of which everything was sent.
@@ -329,7 +321,7 @@ impl Upstairs {
         };
         if repair.listing != ChunkListing::Done
             || !repair.chunks.is_empty()
-            || !repair.compared.is_empty()
+            || !repair.batches.is_empty()
         {
             return;
         }
@@ -380,104 +372,63 @@ impl Upstairs {
         self.progress(now, out);
     }
 
-    /// The versions of a chunk, of the source or of the target.
+    /// The versions of a batch, of the source or of the target.
     pub(super) fn have_compared(
         &mut self,
         now: Time,
-        id: RepairId,
-        chunk: u64,
+        (id, number): (RepairId, u64),
         is_source: bool,
-        versions: Vec<(BlockVersion, bool)>,
+        versions: &[(BlockVersion, bool)],
         out: &mut Outputs,
     ) {
         let since = self.first_generation();
-        let span = chunk_span(&self.options.geometry, chunk);
-        let target = id.target;
         let Some(repair) = self.repair(id) else {
             return;
         };
-        let Some(compared) = repair.compared.get_mut(&chunk) else {
+        let Some(batch) = repair.batches.get_mut(&number) else {
             return;
         };
-        let versions: Vec<BlockVersion> = versions.into_iter().map(|it| it.0).collect();
-        if versions.len() != span.count as usize {
-            self.repairs.remove(&target);
-            return;
-        }
-        if is_source {
-            compared.source = Some(versions);
-        } else {
-            compared.target = Some(versions);
-        }
-        let (Some(source), Some(there)) = (&compared.source, &compared.target) else {
+        let BatchStep::Comparing(answers) = &mut batch.step else {
             return;
         };
+        if versions.len() as u64 != block_count(&batch.spans) {
+            self.repairs.remove(&id.target);
+            return;
+        }
+        let versions = versions.iter().map(|it| it.0).collect();
+        answers[usize::from(!is_source)] = Some(versions);
+        let [Some(source), Some(there)] = answers else {
+            return;
+        };
+        let (source, there) = (std::mem::take(source), std::mem::take(there));
         // What this generation wrote reaches the target by itself; the newer one stays. A snapshot does not change.
         let is_snapshot = !repair.map.is_empty();
-        let is_wanted = |(good, here): (&BlockVersion, &BlockVersion)| {
+        batch.compare([&source, &there], |good, here| {
             good != here && (is_snapshot || here.generation < since || good > here)
-        };
-        compared.wanted = source.iter().zip(there).map(is_wanted).collect();
-        self.copy_part(now, id, chunk, out);
+        });
+        self.step_repair(now, id.target, out);
     }
 
-    /// Reads the next blocks of a chunk that are to be copied, or ends the chunk. Random writes leave few of them, far apart, so
-    /// what is between them is not read, unless it is little.
-    fn copy_part(&mut self, now: Time, id: RepairId, chunk: u64, out: &mut Outputs) {
-        let span = chunk_span(&self.options.geometry, chunk);
-        let block_length = self.options.geometry.block_length;
-        let Some(repair) = self.repair(id) else {
-            return;
-        };
-        let Some(compared) = repair.compared.get_mut(&chunk) else {
-            return;
-        };
-        let Some(first) = compared.wanted.iter().position(|it| *it) else {
-            repair.compared.remove(&chunk);
-            self.step_repair(now, id.target, out);
-            return;
-        };
-        let mut end = first + 1;
-        while let Some(gap) = compared.wanted[end..].iter().position(|it| *it)
-            && gap <= GAP_MAX
-        {
-            end += gap + 1;
-        }
-        let part = BlockSpan {
-            first: BlockNumber(span.first.0 + first as u64),
-            count: (end - first) as u32,
-        };
-        compared.copied = Some((part, compared.wanted[first..end].to_vec()));
-        compared.wanted[first..end].fill(false);
-        let what = (part, repair.map.clone());
-        let source = repair.source;
-        repair.budget -= i64::from(part.count) * i64::from(block_length) + PART_COST;
-        self.ask_slots(now, source, Asker::Copy { repair: id, chunk }, what, out);
-    }
-
-    /// Slots of the source arrived: they are opened before they are copied.
+    /// Slots arrived, from a source that may be another one by now: they are opened before they are copied.
     pub(super) fn have_copy(
         &mut self,
-        id: RepairId,
-        chunk: u64,
+        (id, number): (RepairId, u64),
+        source: usize,
         slots: Vec<u8>,
         out: &mut Outputs,
     ) {
         let Some(repair) = self.repair(id) else {
             return;
         };
-        let source = repair.source;
-        let compared = repair.compared.get(&chunk);
-        let Some((span, wanted)) = compared.and_then(|it| it.copied.clone()) else {
+        let Some(BatchStep::Reading(spans)) = repair.batches.get(&number).map(|it| &it.step) else {
             return;
         };
         let job = VerifySlots {
+            spans: spans.clone(),
             keys: self.options.keys.clone(),
             repair: id,
-            chunk,
+            batch: number,
             source,
-            span,
-            wanted,
             slots,
             block_length: self.options.geometry.block_length,
         };
@@ -485,71 +436,86 @@ impl Upstairs {
         out.push(Output::Compute(Box::new(job), ticket));
     }
 
-    /// Slots were opened: they are copied to the target.
-    pub(super) fn have_verified(&mut self, now: Time, verified: &VerifiedChunk, out: &mut Outputs) {
-        let (id, chunk, span) = (verified.repair, verified.chunk, verified.span);
-        let target = id.target;
+    /// Slots were opened: the intact ones are copied to the target, the others are read from another replica.
+    pub(super) fn have_verified(
+        &mut self,
+        now: Time,
+        mut verified: VerifiedPiece,
+        out: &mut Outputs,
+    ) {
+        let (id, number, source) = (verified.repair, verified.batch, verified.source);
+        let block_length = self.options.geometry.block_length;
         let active: Vec<usize> = self.active_mirrors().collect();
         let Some(repair) = self.repair(id) else {
             return;
         };
+        let Some(batch) = repair.batches.get_mut(&number) else {
+            return;
+        };
+        if !matches!(&batch.step, BatchStep::Reading(spans) if *spans == verified.spans) {
+            return;
+        }
+        let mut other = None;
+        if !verified.damaged.is_empty() {
+            batch.bad.insert(source);
+            other = active.iter().find(|at| !batch.bad.contains(at)).copied();
+        }
+        let damaged = verified.damaged_spans();
+        // If no replica has an intact copy, the damaged one is copied, so that all are equal; reads of it fail.
+        match verified.take(block_length, other.is_none()) {
+            Some((spans, slots)) if !spans.is_empty() => {
+                self.send_piece(now, id.target, spans, slots, out);
+            }
+            None if other.is_none() => {
+                self.repairs.remove(&id.target);
+                return;
+            }
+            _ => {}
+        }
+        let sent = self.mirrors[id.target].last_number();
+        let Some(repair) = self.repair(id) else {
+            return;
+        };
         let map = repair.map.clone();
-        let Some(compared) = repair.compared.get_mut(&chunk) else {
-            return;
-        };
-        let Some((_, wanted)) = compared.copied.clone().filter(|it| it.0 == span) else {
-            return;
-        };
-        if !verified.is_intact {
-            compared.bad.insert(verified.source);
-            let other = active.iter().find(|at| !compared.bad.contains(at));
-            if let Some(other) = other {
-                repair.source = *other;
-                self.mirrors[verified.source].damaged += 1;
-                let asker = Asker::Copy { repair: id, chunk };
-                self.ask_slots(now, *other, asker, (span, map), out);
-                return;
+        let step = match other {
+            Some(other) => {
+                repair.source = other;
+                BatchStep::Reading(damaged.clone())
             }
-            // No replica has an intact copy. The damaged one is copied, so that all are equal; reads of it fail.
-            if !self.are_slots(&verified.slots, span) {
-                self.repairs.remove(&target);
-                return;
-            }
+            None => BatchStep::Sent(sent),
+        };
+        if let Some(batch) = repair.batches.get_mut(&number) {
+            batch.step = step;
         }
-        let since = self.first_generation();
-        let length = self.options.geometry.block_length;
-        let Some(slots) = split_slots(&verified.slots, span.count, length) else {
-            return;
-        };
-        let mut at = 0;
-        while at < wanted.len() {
-            let run = wanted[at..].iter().take_while(|it| **it).count();
-            if run > 0 {
-                let copied = CopiedSlots {
-                    purpose: WritePurpose::Repair,
-                    map: map.clone(),
-                    flush: self.flushes.last(),
-                    since,
-                    span: BlockSpan {
-                        first: BlockNumber(span.first.0 + at as u64),
-                        count: run as u32,
-                    },
-                    slots: bytes_of(&slots[at..at + run]),
-                };
-                self.mirrors[target].repairs[1] += run as u64;
-                self.send_numbered(now, target, Sent::Copy(Arc::new(copied)), out);
-            }
-            at += run.max(1);
+        if let Some(other) = other {
+            self.mirrors[source].damaged += 1;
+            let asker = Asker::Copy {
+                repair: id,
+                batch: number,
+            };
+            self.ask_slots(now, other, asker, (damaged, map), out);
         }
-        self.copy_part(now, id, chunk, out);
     }
-}
 
-/// The bytes of slots, back to back.
-fn bytes_of(slots: &[BlockSlot<'_>]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(slots.iter().map(|it| it.bytes.len()).sum());
-    for slot in slots {
-        bytes.extend_from_slice(slot.bytes);
+    /// Sends slots to the target of a repair.
+    fn send_piece(
+        &mut self,
+        now: Time,
+        target: usize,
+        spans: Vec<BlockSpan>,
+        slots: Vec<u8>,
+        out: &mut Outputs,
+    ) {
+        let map = self.repairs.get(&target).map(|it| it.map.clone());
+        self.mirrors[target].repairs[1] += block_count(&spans);
+        let copied = CopiedSlots {
+            purpose: WritePurpose::Repair,
+            map: map.unwrap_or_default(),
+            flush: self.flushes.last(),
+            since: self.first_generation(),
+            spans,
+            slots,
+        };
+        self.send_numbered(now, target, Sent::Copy(Arc::new(copied)), out);
     }
-    bytes
 }

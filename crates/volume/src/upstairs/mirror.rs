@@ -19,7 +19,7 @@ pub(crate) struct CopiedSlots {
     pub(crate) flush: u64,
     /// See [`StreamMessage::Write`].
     pub(crate) since: u32,
-    pub(crate) span: BlockSpan,
+    pub(crate) spans: Vec<BlockSpan>,
     pub(crate) slots: Vec<u8>,
 }
 
@@ -220,7 +220,7 @@ fn encode(session: SessionNumber, number: u64, sent: &Sent, items: &StreamItems)
                 map: String::new(),
                 flush: *flush,
                 since: 0,
-                span: *span,
+                spans: vec![*span],
                 slots,
             }
         }
@@ -230,7 +230,7 @@ fn encode(session: SessionNumber, number: u64, sent: &Sent, items: &StreamItems)
             map: copied.map.clone(),
             flush: copied.flush,
             since: copied.since,
-            span: copied.span,
+            spans: copied.spans.clone(),
             slots: &copied.slots,
         },
         Sent::BeginSnapshot(name, flush) => StreamMessage::BeginSnapshot {

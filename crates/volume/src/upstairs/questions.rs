@@ -16,16 +16,16 @@ pub(crate) enum Asker {
     Versions(u64),
     /// A repair lists chunks.
     Changes { repair: RepairId },
-    /// A repair compares a chunk; is this the source's answer?
+    /// A repair compares a batch of chunks; is this the source's answer?
     Compare {
         repair: RepairId,
-        chunk: u64,
+        batch: u64,
         is_source: bool,
     },
     /// A sweep looks at a piece.
     Sweep(u64),
-    /// A repair reads a chunk.
-    Copy { repair: RepairId, chunk: u64 },
+    /// A repair reads a piece of a batch.
+    Copy { repair: RepairId, batch: u64 },
 }
 
 #[derive(Debug)]
@@ -91,13 +91,13 @@ impl Upstairs {
         now: Time,
         mirror: usize,
         asker: Asker,
-        (span, map): (BlockSpan, MapName),
+        (spans, map): (Vec<BlockSpan>, MapName),
         out: &mut Outputs,
     ) {
         let message = |session, id| ToReplica::Read {
             session,
             id,
-            span,
+            spans,
             map,
         };
         self.ask(now, mirror, asker, message, out);
@@ -108,13 +108,13 @@ impl Upstairs {
         now: Time,
         mirror: usize,
         asker: Asker,
-        (span, map): (BlockSpan, MapName),
+        (spans, map): (Vec<BlockSpan>, MapName),
         out: &mut Outputs,
     ) {
         let message = |session, id| ToReplica::Versions {
             session,
             id,
-            span,
+            spans,
             map,
         };
         self.ask(now, mirror, asker, message, out);
@@ -179,13 +179,13 @@ impl Upstairs {
             (
                 Asker::Compare {
                     repair,
-                    chunk,
+                    batch,
                     is_source,
                 },
                 FromReplica::Versions { versions, .. },
-            ) => self.have_compared(now, repair, chunk, is_source, versions, out),
-            (Asker::Copy { repair, chunk }, FromReplica::Slots { slots, .. }) => {
-                self.have_copy(repair, chunk, slots.to_vec(), out);
+            ) => self.have_compared(now, (repair, batch), is_source, &versions, out),
+            (Asker::Copy { repair, batch }, FromReplica::Slots { slots, .. }) => {
+                self.have_copy((repair, batch), mirror, slots.to_vec(), out);
             }
             (asker, _) => self.unanswered(now, mirror, asker, out),
         }

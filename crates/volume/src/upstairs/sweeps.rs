@@ -238,7 +238,7 @@ impl Upstairs {
         if let Some(mirror) = self.reader_of(after, &BTreeSet::new()) {
             self.set_step(SweepKind::Fill, SweepStep::Asked);
             let asker = Asker::Sweep(number);
-            self.ask_versions(now, mirror, asker, (piece, String::new()), out);
+            self.ask_versions(now, mirror, asker, (vec![piece], String::new()), out);
         }
     }
 
@@ -332,7 +332,7 @@ impl Upstairs {
         if let Some(mirror) = self.reader_of(after, &BTreeSet::new()) {
             self.set_step(SweepKind::Rekey, SweepStep::Asked);
             let asker = Asker::Sweep(number);
-            self.ask_slots(now, mirror, asker, (piece, String::new()), out);
+            self.ask_slots(now, mirror, asker, (vec![piece], String::new()), out);
         }
     }
 

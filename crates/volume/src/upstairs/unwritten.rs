@@ -138,7 +138,7 @@ impl Upstairs {
             if let Some(looking) = self.locks.open.get_mut(&id) {
                 looking.is_asked = true;
             }
-            let what = (piece, map);
+            let what = (vec![piece], map);
             self.ask_versions(now, mirror, Asker::Versions(id), what, out);
         }
     }

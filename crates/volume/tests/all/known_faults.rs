@@ -11,6 +11,7 @@ use seatrial_volume::{
     BlockNumber, BlockSpan, Geometry, GuestError, GuestReply, GuestRequest, MirrorState,
     StoredRegion, VolumeBug, VolumeId,
 };
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -173,6 +174,44 @@ fn a_repair_survives_its_replica_and_the_writes_across_it() {
     assert!(repairing > 0, "no kill hit a repair");
 }
 
+/// A replica missed every third block, so that a message of its repair has many parts. Its source or the replica itself is
+/// lost at every step of the repair, while guests write the blocks that are copied.
+#[test]
+fn a_repair_of_many_parts_survives_kills_at_every_step() {
+    let mut repairing = 0;
+    for step in 0..60 {
+        let mut test = calm_world(step % 5, 3);
+        test.call(800, write(0, BLOCKS, 5, true)).unwrap();
+        test.world.apply(&Fault::Kill(N2));
+        for block in (0..BLOCKS).step_by(3) {
+            test.call(block, write(block, 1, 1_000 + block, false))
+                .unwrap();
+        }
+        test.call(900, GuestRequest::Flush).unwrap();
+        test.world.apply(&Fault::Restart(N2));
+        test.wait("attached", |it| it.state_of(N2) != MirrorState::Offline)
+            .unwrap();
+        for number in 0..=step / 2 {
+            test.send(number, write(number * 6, 1, 7_000 + number, false));
+            test.pass(Duration::from_micros(150));
+        }
+        repairing += u64::from(test.state_of(N2) == MirrorState::Repairing);
+        let lost = if step % 2 == 0 { N2 } else { N1 };
+        test.world.apply(&Fault::LoseUnsynced(lost));
+        test.pass(Duration::from_millis(30));
+        test.end_equal();
+        let mut expected: Vec<u64> = vec![5; BLOCKS as usize];
+        for block in (0..BLOCKS).step_by(3) {
+            expected[block as usize] = 1_000 + block;
+        }
+        for number in 0..=step / 2 {
+            expected[number as usize * 6] = 7_000 + number;
+        }
+        assert_eq!(test.read_all(901), expected, "step {step}");
+    }
+    assert!(repairing >= 10, "{repairing} kills hit a repair");
+}
+
 /// The memory for writes is full all the time, and a replica is repaired nevertheless.
 #[test]
 fn a_full_buffer_does_not_stop_a_repair() {
@@ -228,6 +267,19 @@ fn two_replicas_in_different_bad_states_do_not_wedge_the_volume() {
     test.end_equal();
 }
 
+/// What is durable of a replica; `None`: nothing.
+fn stored_region(test: &VolumeWorld, node: NodeId) -> Option<StoredRegion> {
+    let tree = test.world.durable(node);
+    let storage = Arc::new(MemoryStorage::from_files(&tree));
+    let first = tree.iter().next();
+    let folder = first.and_then(|it| it.0.parent().map(Path::to_owned))?;
+    let root = folder
+        .ancestors()
+        .find(|it| tree.iter().all(|(path, _)| path.starts_with(it)));
+    let data = DataFolder::open(storage, root.unwrap_or(Path::new(""))).expect("a folder");
+    Some(StoredRegion::open(&data, &GEOMETRY, 1 << 20).expect("a replica"))
+}
+
 /// What a flush made durable is intact on the disk of every replica after a loss of power, block by block.
 #[test]
 fn folders_verify_after_every_loss_of_power() {
@@ -241,18 +293,9 @@ fn folders_verify_after_every_loss_of_power() {
             for (path, bytes) in tree.iter() {
                 assert!(is_sealed(bytes), "plain bytes in {}", path.display());
             }
-            let storage = Arc::new(MemoryStorage::from_files(&tree));
-            let folder = test.world.durable(node);
-            let folder = folder
-                .iter()
-                .next()
-                .and_then(|it| it.0.parent().map(Path::to_owned));
-            let Some(folder) = folder else { continue };
-            let root = folder
-                .ancestors()
-                .find(|it| tree.iter().all(|(path, _)| path.starts_with(it)));
-            let data = DataFolder::open(storage, root.unwrap_or(Path::new(""))).unwrap();
-            let region = StoredRegion::open(&data, &GEOMETRY, 1 << 20).unwrap();
+            let Some(region) = stored_region(&test, node) else {
+                continue;
+            };
             let check = region.verify(Some(&keys)).unwrap();
             assert_eq!(check.defect_count, 0, "seed {seed}, {node}");
         }
@@ -497,6 +540,41 @@ fn a_damaged_source_is_not_copied() {
         test.pass(Duration::from_secs(1));
         assert_eq!(test.read_all(701), before, "seed {seed}");
     }
+}
+
+/// Both sources have damaged blocks, mostly not the same ones: each block is taken from where it is intact.
+#[test]
+fn blocks_that_are_damaged_at_different_sources_are_all_repaired() {
+    let keys = WorldSetup::default().keys.lock().unwrap().clone();
+    let (mut damaged, mut different) = (0, 0);
+    for seed in 0..20 {
+        let mut test = calm_world(seed, 3);
+        test.world.apply(&Fault::Kill(N3));
+        for first in (0..BLOCKS - 8).step_by(8) {
+            test.call(first, write(first, 8, 1 + first, true)).unwrap();
+        }
+        for node in [N1, N2] {
+            test.world.apply(&Fault::BitRot { node, bits: 4 });
+        }
+        test.world.apply(&Fault::Restart(N3));
+        test.wait("whole", VolumeWorld::is_whole).unwrap();
+        damaged += test.status().replicas[0].damaged + test.status().replicas[1].damaged;
+        test.call(900, GuestRequest::Flush).unwrap();
+        test.pass(Duration::from_secs(1));
+        let defects = |node| -> BTreeSet<u64> {
+            let region = stored_region(&test, node).unwrap();
+            let check = region.verify(Some(&keys)).unwrap();
+            check.defects.iter().map(|it| it.block.0).collect()
+        };
+        let [first, second, repaired] = [N1, N2, N3].map(defects);
+        let nowhere_intact: BTreeSet<u64> = first.intersection(&second).copied().collect();
+        assert!(
+            repaired.is_subset(&nowhere_intact),
+            "seed {seed}: {repaired:?}"
+        );
+        different += u64::from(first != second && !first.is_empty() && !second.is_empty());
+    }
+    assert!(damaged > 20 && different > 5, "{damaged}, {different}");
 }
 
 /// Requests that no disk can carry out are refused with the reason, whatever they ask; the volume serves on.

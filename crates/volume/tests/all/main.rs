@@ -3,5 +3,6 @@
 mod description;
 mod guest_model;
 mod known_faults;
+mod replica_messages;
 mod sweeps;
 mod world;

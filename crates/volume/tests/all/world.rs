@@ -111,6 +111,8 @@ struct Sizes {
     log_slack: u64,
     inline: usize,
     retained: usize,
+    repair_chunks: usize,
+    repair_piece: u32,
 }
 
 impl Sizes {
@@ -120,6 +122,8 @@ impl Sizes {
             log_slack: 30_000 << draw.below(6),
             inline: if draw.chance(0.5) { 600 } else { 8_192 },
             retained: 20_000 << draw.below(5),
+            repair_chunks: 1 + draw.index(4),
+            repair_piece: 512 << draw.below(7),
         }
     }
 
@@ -274,6 +278,9 @@ impl VolumeWorld {
                 flush_interval: latency * 20,
                 retained_bytes_max: sizes.retained,
                 inline_bytes_max: sizes.inline,
+                repair_window: 2,
+                repair_chunks: sizes.repair_chunks,
+                repair_piece: sizes.repair_piece,
                 sweep_piece: 4_096,
                 parent: setup.parent.clone(),
                 bug,
