@@ -11,6 +11,7 @@ mod region_recovery;
 mod stored_region;
 mod upkeep;
 mod upstairs_session;
+mod zone_use;
 
 pub use block_map::CHUNK_BLOCKS;
 pub(crate) use region::chunk_span;

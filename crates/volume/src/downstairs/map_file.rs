@@ -283,10 +283,7 @@ fn count_use(region: &mut Region) {
                 if let Some(position) = entry.position().filter(|it| !seen.contains(it)) {
                     seen.push(position);
                     let length = entry.slot_length(region.geometry.block_length) as u64;
-                    *region
-                        .used
-                        .entry(position / region.zone_length)
-                        .or_default() += length;
+                    region.used.add(position, length);
                 }
             }
         }

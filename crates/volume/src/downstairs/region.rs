@@ -3,6 +3,7 @@
 use crate::block_context::BlockVersion;
 use crate::downstairs::block_map::{BlockEntry, BlockMap, CHUNK_BLOCKS};
 use crate::downstairs::region_record::{Grant, RegionRecord};
+use crate::downstairs::zone_use::ZoneUse;
 use crate::geometry::{BlockNumber, BlockSpan, Geometry};
 use crate::lineage::{Lineage, Mark};
 use crate::volume_message::{FlushOrder, MapName};
@@ -32,10 +33,8 @@ pub(crate) struct Region {
     /// For each chunk the flush that contains its last change; 0: never changed. May be later than the true one, never earlier.
     pub(crate) changed: Vec<u64>,
     pub(crate) snapshots: BTreeMap<MapName, SnapshotMap>,
-    /// Bytes of slots that some map has, by zone of the log.
-    pub(crate) used: BTreeMap<u64, u64>,
-    /// Bytes of a zone.
-    pub(crate) zone_length: u64,
+    /// Which parts of the log some map has.
+    pub(crate) used: ZoneUse,
 }
 
 impl Region {
@@ -51,8 +50,7 @@ impl Region {
             changed: vec![0; live.chunks() as usize],
             live,
             snapshots: BTreeMap::new(),
-            used: BTreeMap::new(),
-            zone_length,
+            used: ZoneUse::new(zone_length),
         }
     }
 
@@ -152,7 +150,7 @@ impl Region {
     fn add_use(&mut self, entry: BlockEntry) {
         if let Some(position) = entry.position() {
             let length = entry.slot_length(self.geometry.block_length) as u64;
-            *self.used.entry(position / self.zone_length).or_default() += length;
+            self.used.add(position, length);
         }
     }
 
@@ -166,18 +164,7 @@ impl Region {
             return;
         }
         let length = old.slot_length(self.geometry.block_length) as u64;
-        let zone = position / self.zone_length;
-        let used = self.used.get_mut(&zone);
-        debug_assert!(
-            used.as_ref().is_some_and(|it| **it >= length),
-            "zone {zone} counts its slots"
-        );
-        if let Some(used) = used {
-            *used = used.saturating_sub(length);
-            if *used == 0 {
-                self.used.remove(&zone);
-            }
-        }
+        self.used.remove(position, length);
     }
 
     /// Does a map have a slot of this block at this position?
@@ -262,8 +249,8 @@ impl Region {
     }
 
     /// Bytes of slots that are in use.
-    pub(crate) fn used_bytes(&self) -> u64 {
-        self.used.values().sum()
+    pub(crate) const fn used_bytes(&self) -> u64 {
+        self.used.total()
     }
 
     /// Forgets what the region claims to have: it has to be compared with another one completely.

@@ -145,8 +145,7 @@ impl Downstairs {
     }
 
     fn write_map(&mut self, region: Region, from: ReplayStart, out: &mut Outputs) {
-        let first = region.used.keys().next().copied();
-        let free = first.map_or(from.position, |zone| zone * region.zone_length);
+        let free = region.used.start().unwrap_or(from.position);
         let job = WriteMap {
             data: self.upkeep.data.clone(),
             region,
