@@ -7,6 +7,7 @@ measure.py SEATRIAL FOLDER OUT.csv native [SECONDS]                  the volume'
 measure.py SEATRIAL FOLDER OUT.csv activation [TIMES]                attach again after kill -9 of a writing owner
 measure.py SEATRIAL FOLDER OUT.csv outage [TIMES]                    a replica killed under load and started 0.3 s later
 measure.py SEATRIAL FOLDER OUT.csv repair [SECONDS]                  writes a second before, during and after a repair
+measure.py SEATRIAL FOLDER OUT.csv cost [TIMES]                      CPU of a repaired block, without guests meanwhile
 
 FOLDER is made, must be on the disk to measure, and is removed. `table`: all servers run at the same time, idle but for the one that is
 measured; each round measures every server with every job, one after the other, so that rows of a round are close in time. CPU is
@@ -372,9 +373,36 @@ def repair(seatrial, folder, rows, seconds=10):
         server.end()
 
 
+def cost(seatrial, folder, rows, times=3):
+    """Writes 120 MiB in blocks of 4 KiB while a replica is away; CPU of all processes for a written and for a repaired block."""
+    server = volume(seatrial, folder)
+    disk, written = folder / "disk", 30_720
+    try:
+        fill(server.uri())
+        for turn in range(int(times)):
+            before = until_active(seatrial, disk, -1)
+            away = server.processes.pop(1)
+            away.kill()
+            away.wait()
+            idle = server.cpu()
+            subprocess.run(["fio", "--name=job", "--ioengine=nbd", f"--uri={server.uri()}", "--rw=randwrite", "--bs=4k", "--iodepth=25",
+                            "--io_size=120m", "--size=1g", "--randrepeat=0", "--norandommap", "--end_fsync=1"], check=True,
+                           stdout=subprocess.DEVNULL)
+            writes = server.cpu() - idle
+            time.sleep(1)
+            idle, begun = server.cpu(), time.monotonic()
+            server.processes.insert(1, replica(seatrial, disk, 2))
+            blocks = until_active(seatrial, disk, before["repairs"])["repaired_blocks"] - before["repaired_blocks"]
+            seconds, repair = time.monotonic() - begun, server.cpu() - idle
+            rows.add(round=turn + 1, seconds=round(seconds, 2), blocks=blocks, repair_cpu_us_per_block=round(repair / blocks * 1e6, 1),
+                     write_cpu_us_per_block_on_two_replicas=round(writes / written * 1e6, 1))
+    finally:
+        server.end()
+
+
 def main():
     seatrial, folder, out, what = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), sys.argv[3], sys.argv[4]
-    ways = {"table": table, "pairs": pairs, "native": native, "activation": activation, "outage": outage, "repair": repair}
+    ways = {"table": table, "pairs": pairs, "native": native, "activation": activation, "outage": outage, "repair": repair, "cost": cost}
     folder.mkdir(parents=True)
     try:
         ways[what](seatrial, folder, Rows(out), *sys.argv[5:])
