@@ -82,7 +82,7 @@ impl RepairBatch {
         self.wanted.is_empty()
     }
 
-    /// Takes the next blocks to copy, at most so many.
+    /// Takes the next blocks to copy, at most `blocks_max`.
     pub(crate) fn next_piece(&mut self, mut blocks_max: u32) -> Vec<BlockSpan> {
         let mut piece = Vec::new();
         while blocks_max > 0
