@@ -18,6 +18,10 @@ const SUITES: &[&dyn Suite] = &[
     &seatrial_postgres_suite::POSTGRES,
     #[cfg(feature = "postgres")]
     &seatrial_postgres_suite::STANDBY,
+    #[cfg(feature = "mariadb")]
+    &seatrial_mariadb_suite::MARIADB,
+    #[cfg(feature = "sqlite")]
+    &seatrial_sqlite_suite::SQLITE,
     #[cfg(feature = "etcd")]
     &seatrial_etcd_suite::ETCD,
 ];

@@ -12,6 +12,8 @@ mod proofs;
 mod redis_transactions;
 #[path = "support/scratch.rs"]
 mod scratch;
+#[path = "databases/sql_systems.rs"]
+mod sql_systems;
 
 use scratch::Scratch;
 use serde_json::Value as Json;

@@ -14,7 +14,8 @@
 //! # Reading order
 //!
 //! `lib.rs` (what the suites declare), `postgres_session.rs` (a connection, its transactions, and which errors are
-//! definite), `postgres_client.rs` (requests as statements), `tables.rs` (what they use), `postgres_nodes.rs` (the
+//! definite), `postgres_client.rs` (which nodes clients use; statements that only PostgreSQL has), `tables.rs` (what they
+//! use), `postgres_nodes.rs` (the
 //! servers), `initial_data.rs` (their folders before the first start).
 //!
 //! # What is absent
@@ -31,12 +32,17 @@ mod tables;
 use initial_data::InitialData;
 use postgres_client::PostgresClients;
 use postgres_nodes::PostgresSystem;
+use postgres_session::PostgresSession;
 use seatrial_machine::FaultKind;
-use seatrial_runner::{NodeLimits, OrdinaryUser, ProcessNodes, ServerProgram, free_ports};
-use seatrial_suite::{
-    Addressing, Deployment, Load, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup, Suite,
-    SuiteError, SuiteOption, Verb,
+use seatrial_runner::{
+    BoxFuture, ClientError, NodeLimits, OrdinaryUser, ProcessNodes, ServerProgram, free_ports,
 };
+use seatrial_sql::SqlStoreOptions;
+use seatrial_suite::{
+    Addressing, Deployment, Load, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup, SqlLevel,
+    SqlSession, SqlSystem, Suite, SuiteError, SuiteOption, Verb,
+};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,7 +106,7 @@ const OPTIONS: [SuiteOption; 4] = [
     SuiteOption {
         name: ISOLATION,
         value_name: "LEVEL",
-        about: "Isolation level of transactions: serializable, repeatable-read, read-committed; it decides the model to check",
+        about: "Isolation level of transactions: serializable, repeatable-read, read-committed (PostgreSQL, MariaDB), read-uncommitted (MariaDB, SQLite); it decides the model to check",
         default: Some("serializable"),
         verbs: &[Verb::Test],
     },
@@ -199,6 +205,10 @@ impl Suite for Postgres {
         Ok(is_of_transactions.then_some(model))
     }
 
+    fn sql(&self) -> Option<&dyn SqlSystem> {
+        (self.0 == PostgresTopology::One).then_some(self)
+    }
+
     fn deploy(&self, setup: &Setup<'_>) -> Result<Deployment, SuiteError> {
         let isolation = setup.options.one_of(ISOLATION, LEVELS)?;
         let is_synchronous = setup.options.one_of(SYNCHRONOUS, &["off", "on"])? == "on";
@@ -235,11 +245,55 @@ impl Suite for Postgres {
             nodes: Arc::new(nodes.with_port(port).with_limits(limits)),
             clients: Arc::new(PostgresClients {
                 isolation,
-                timeout: setup.timeout,
                 reads_anywhere,
-                workload: setup.workload.unwrap_or_default(),
-                is_short: how == "short",
+                options: SqlStoreOptions {
+                    workload: setup.workload.unwrap_or_default(),
+                    is_short: how == "short",
+                    patience: setup.timeout,
+                    dialect: &postgres_client::DIALECT,
+                },
             }),
+        })
+    }
+}
+
+/// The levels for schedules.
+const SQL_LEVELS: [SqlLevel; 3] = [
+    sql_level("read-committed", &[(ISOLATION, "read-committed")]),
+    sql_level("repeatable-read", &[(ISOLATION, "repeatable-read")]),
+    sql_level("serializable", &[(ISOLATION, "serializable")]),
+];
+
+const fn sql_level(
+    name: &'static str,
+    options: &'static [(&'static str, &'static str)],
+) -> SqlLevel {
+    SqlLevel {
+        name,
+        options,
+        has_own_server: false,
+    }
+}
+
+impl SqlSystem for Postgres {
+    fn levels(&self) -> &'static [SqlLevel] {
+        &SQL_LEVELS
+    }
+
+    fn version(&self) -> Result<String, ClientError> {
+        Ok(SERVER.version("--version")?.1)
+    }
+
+    fn open<'a>(
+        &'a self,
+        address: SocketAddr,
+        options: &'a OptionValues,
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn SqlSession>, ClientError>> {
+        Box::pin(async move {
+            let isolation = options.one_of(ISOLATION, LEVELS)?;
+            let session = PostgresSession::open(address, Some(isolation), limit).await?;
+            Ok(Box::new(session) as Box<dyn SqlSession>)
         })
     }
 }

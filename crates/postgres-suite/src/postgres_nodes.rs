@@ -8,6 +8,7 @@ use seatrial_machine::{Fault, NodeId};
 use seatrial_runner::{
     BoxFuture, ClientError, NodePlace, NodeState, OrdinaryUser, System, SystemMembers,
 };
+use seatrial_sql::ACCOUNTS;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -74,8 +75,8 @@ impl System for PostgresSystem {
 
     fn ready<'a>(&'a self, place: &'a NodePlace) -> BoxFuture<'a, Result<(), ClientError>> {
         Box::pin(async {
-            let session = PostgresSession::open(place.node, place.address, None, REPLY).await?;
-            session.number("select 1::bigint", &[]).await?;
+            let session = PostgresSession::open(place.address, None, REPLY).await?;
+            session.number("select 1").await?;
             Ok(())
         })
     }
@@ -83,14 +84,13 @@ impl System for PostgresSystem {
     /// The tables are there, and the standby streams and has them too.
     fn formed<'a>(&'a self, places: &'a [NodePlace]) -> BoxFuture<'a, Result<(), ClientError>> {
         Box::pin(async move {
-            let open =
-                |place: &NodePlace| PostgresSession::open(place.node, place.address, None, REPLY);
+            let open = |place: &NodePlace| PostgresSession::open(place.address, None, REPLY);
             let primary = open(&places[0]).await?;
-            primary.batch(&tables::creation()).await?;
+            primary.plain(&tables::creation()).await?;
             for place in &places[1..] {
                 let streaming =
                     "select count(*) from pg_stat_replication where state = 'streaming'";
-                if primary.number(streaming, &[]).await? == 0 {
+                if primary.number(streaming).await? == 0 {
                     return Err(format!(
                         "{} does not stream from {} yet",
                         place.node, places[0].node
@@ -98,14 +98,11 @@ impl System for PostgresSystem {
                     .into());
                 }
                 let standby = open(place).await?;
-                let accounts = standby.number("select count(*) from accounts", &[]).await?;
-                if accounts != tables::ACCOUNTS {
-                    return Err(format!(
-                        "{} has {accounts} of {} accounts",
-                        place.node,
-                        tables::ACCOUNTS
-                    )
-                    .into());
+                let accounts = standby.number("select count(*) from accounts").await?;
+                if accounts != ACCOUNTS {
+                    return Err(
+                        format!("{} has {accounts} of {} accounts", place.node, ACCOUNTS).into(),
+                    );
                 }
             }
             Ok(())
@@ -126,9 +123,8 @@ impl System for PostgresSystem {
         place: &'a NodePlace,
     ) -> BoxFuture<'a, Result<Option<NodeState>, ClientError>> {
         Box::pin(async {
-            let session =
-                PostgresSession::open(place.node, place.address, None, STATE_REPLY).await?;
-            let rows = session.run(&tables::state(), &[]).await?;
+            let session = PostgresSession::open(place.address, None, STATE_REPLY).await?;
+            let rows = session.typed(&tables::state(), &[]).await?;
             let row = rows.first().ok_or("the server returned no state")?;
             Ok(Some(NodeState {
                 revision: format!("log position {}", row.try_get::<_, String>(0)?),
@@ -147,13 +143,11 @@ impl SystemMembers for PostgresSystem {
         Box::pin(async move {
             let mut membership = Membership::default();
             for place in places {
-                let Ok(session) =
-                    PostgresSession::open(place.node, place.address, None, REPLY).await
-                else {
+                let Ok(session) = PostgresSession::open(place.address, None, REPLY).await else {
                     continue;
                 };
-                let question = "select pg_is_in_recovery()::int::bigint";
-                if let Ok(in_recovery) = session.number(question, &[]).await {
+                let question = "select pg_is_in_recovery()::int";
+                if let Ok(in_recovery) = session.number(question).await {
                     membership
                         .members
                         .insert(place.node, place.nodes.iter().copied().collect());

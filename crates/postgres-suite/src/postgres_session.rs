@@ -1,67 +1,25 @@
 //! One connection to a server: statements, transactions, and which of their errors are definite.
 
-use seatrial_machine::NodeId;
-use seatrial_runner::ClientError;
-use seatrial_suite::StoreRefusal;
+use seatrial_runner::{BoxFuture, ClientError};
+use seatrial_suite::{SqlFailure, SqlRows, SqlSession, SqlValue};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, Error, NoTls, Row};
+use tokio_postgres::{
+    Client, Column, Config, Error, NoTls, Row, SimpleQueryMessage, SimpleQueryRow,
+};
 
-/// A parameter of a statement.
-pub(crate) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
-
-/// Why a statement has no result.
-#[derive(Debug)]
-pub(crate) enum NoResult {
-    /// The server refused it, or the connection was lost.
-    Error(Error),
-    /// The connection was lost before the statement was sent.
-    Closed,
-    /// No answer within the limit.
-    Late,
-}
-
-impl std::fmt::Display for NoResult {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            NoResult::Closed => f.write_str("the connection is closed"),
-            NoResult::Late => f.write_str("timed out"),
-            NoResult::Error(error) => match error.as_db_error() {
-                Some(answer) => write!(f, "{} {}", answer.code().code(), answer.message()),
-                None => error.fmt(f),
-            },
-        }
-    }
-}
-
-impl std::error::Error for NoResult {}
-
-impl NoResult {
-    /// The refusal of what was not to be committed by this statement: the transaction is definitely not committed, because the
-    /// server has no request for it.
-    pub(crate) fn before_commit(&self) -> StoreRefusal {
-        StoreRefusal::failed(self)
-    }
-
-    /// The refusal of a commit, or of a statement that is a transaction of its own.
-    pub(crate) fn at_commit(&self) -> StoreRefusal {
-        let is_definite = match self {
-            NoResult::Closed => true,
-            NoResult::Late => false,
-            NoResult::Error(error) => error.code().is_some_and(is_definite),
-        };
-        if is_definite {
-            return StoreRefusal::failed(self);
-        }
-        StoreRefusal::unknown(self)
-    }
-
-    /// Can the connection be used for another statement?
-    pub(crate) fn leaves_usable(&self) -> bool {
-        matches!(self, NoResult::Error(error) if error.as_db_error().is_some_and(|answer| answer.severity() == "ERROR"))
+/// Why a statement has no result: what the server, or the connection, says.
+fn failure(error: &Error) -> SqlFailure {
+    let Some(answer) = error.as_db_error() else {
+        return SqlFailure::lost(error);
+    };
+    SqlFailure {
+        reason: format!("{} {}", answer.code().code(), answer.message()),
+        is_definite: is_definite(answer.code()),
+        leaves_usable: answer.severity() == "ERROR",
     }
 }
 
@@ -77,7 +35,6 @@ fn is_definite(code: &SqlState) -> bool {
 
 /// A connection to one node.
 pub(crate) struct PostgresSession {
-    pub(crate) node: NodeId,
     client: Client,
     limit: Duration,
 }
@@ -86,7 +43,6 @@ impl PostgresSession {
     /// Connects within the limit, which is also that of each statement. Transactions have this isolation level, or the
     /// server's default.
     pub(crate) async fn open(
-        node: NodeId,
         address: SocketAddr,
         isolation: Option<&str>,
         limit: Duration,
@@ -104,51 +60,132 @@ impl PostgresSession {
             config.options(format!("-c default_transaction_isolation={level}"));
         }
         let opened = timeout(limit, config.connect(NoTls)).await;
-        let opened = opened.map_err(|_| NoResult::Late)?;
-        let (client, connection) = opened.map_err(NoResult::Error)?;
+        let opened = opened.map_err(|_| SqlFailure::late())?;
+        let (client, connection) = opened.map_err(|error| failure(&error))?;
         tokio::spawn(async move {
             // Its error reaches the statement under way.
             let _ = connection.await;
         });
-        Ok(PostgresSession {
-            node,
-            client,
-            limit,
-        })
+        Ok(PostgresSession { client, limit })
     }
 
-    /// Executes one statement.
-    pub(crate) async fn run(
+    /// Executes one statement with parameters.
+    pub(crate) async fn typed(
         &self,
         sql: &str,
-        parameters: &[Parameter<'_>],
-    ) -> Result<Vec<Row>, NoResult> {
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, SqlFailure> {
         if self.client.is_closed() {
-            return Err(NoResult::Closed);
+            return Err(SqlFailure::closed());
         }
         let rows = timeout(self.limit, self.client.query_typed(sql, parameters)).await;
-        rows.map_err(|_| NoResult::Late)?.map_err(NoResult::Error)
+        let rows = rows.map_err(|_| SqlFailure::late())?;
+        rows.map_err(|error| failure(&error))
     }
 
-    /// Executes statements without parameters and results.
-    pub(crate) async fn batch(&self, sql: &str) -> Result<(), NoResult> {
+    /// Executes statements without parameters; returns the rows of the last one, as text.
+    pub(crate) async fn plain(&self, sql: &str) -> Result<SqlRows, SqlFailure> {
         if self.client.is_closed() {
-            return Err(NoResult::Closed);
+            return Err(SqlFailure::closed());
         }
-        let done = timeout(self.limit, self.client.batch_execute(sql)).await;
-        done.map_err(|_| NoResult::Late)?.map_err(NoResult::Error)
+        let found = timeout(self.limit, self.client.simple_query(sql)).await;
+        let found = found.map_err(|_| SqlFailure::late())?;
+        let mut rows = SqlRows::default();
+        for message in found.map_err(|error| failure(&error))? {
+            match message {
+                SimpleQueryMessage::RowDescription(_) => rows = SqlRows::default(),
+                SimpleQueryMessage::Row(row) => rows.rows.push(text_row(&row)),
+                SimpleQueryMessage::CommandComplete(count) => rows.affected = count,
+                _ => {}
+            }
+        }
+        Ok(rows)
     }
 
     /// The number that a statement returns in one row.
-    pub(crate) async fn number(
-        &self,
-        sql: &str,
-        parameters: &[Parameter<'_>],
-    ) -> Result<i64, ClientError> {
-        let rows = self.run(sql, parameters).await?;
-        let row = rows.first().ok_or_else(|| format!("no row: {sql}"))?;
-        Ok(row.try_get(0)?)
+    pub(crate) async fn number(&self, sql: &str) -> Result<i64, ClientError> {
+        let found = self.plain(sql).await?;
+        let value = found.rows.first().and_then(|row| row.first());
+        let number = value.and_then(SqlValue::integer);
+        Ok(number.ok_or_else(|| format!("no number: {sql}"))?)
     }
+}
+
+impl SqlSession for PostgresSession {
+    fn run<'a>(
+        &'a mut self,
+        sql: &'a str,
+        parameters: &'a [SqlValue],
+    ) -> BoxFuture<'a, Result<SqlRows, SqlFailure>> {
+        Box::pin(async move {
+            if parameters.is_empty() {
+                return self.plain(sql).await;
+            }
+            let typed: Vec<_> = parameters.iter().map(parameter).collect();
+            let rows = self.typed(sql, &typed).await?;
+            let rows = rows.iter().map(values).collect::<Result<Vec<_>, _>>()?;
+            Ok(SqlRows {
+                affected: rows.len() as u64,
+                rows,
+            })
+        })
+    }
+
+    fn waiting_question(&mut self) -> BoxFuture<'_, Result<String, SqlFailure>> {
+        Box::pin(async {
+            let found = self.plain("select pg_backend_pid()").await?;
+            let process = found.rows.first().and_then(|row| row.first());
+            let process = process.and_then(SqlValue::integer);
+            let process = process.ok_or_else(|| SqlFailure::lost("no process id"))?;
+            Ok(format!(
+                "select count(*) from pg_locks where not granted and pid = {process}"
+            ))
+        })
+    }
+}
+
+fn parameter(value: &SqlValue) -> (&(dyn ToSql + Sync), Type) {
+    match value {
+        SqlValue::Null => (&None::<i64>, Type::INT8),
+        SqlValue::Integer(number) => (number, Type::INT8),
+        SqlValue::Text(text) => (text, Type::TEXT),
+        SqlValue::Integers(numbers) => (numbers, Type::INT8_ARRAY),
+    }
+}
+
+/// The values of a row: those of the types of our tables.
+fn values(row: &Row) -> Result<Vec<SqlValue>, SqlFailure> {
+    let columns = row.columns().iter().enumerate();
+    columns.map(|(at, column)| value(row, at, column)).collect()
+}
+
+fn value(row: &Row, at: usize, column: &Column) -> Result<SqlValue, SqlFailure> {
+    let found = match *column.type_() {
+        Type::INT8 => row
+            .try_get(at)
+            .map(|it: Option<i64>| it.map(SqlValue::Integer)),
+        Type::INT4 => row
+            .try_get(at)
+            .map(|it: Option<i32>| it.map(|it| SqlValue::Integer(it.into()))),
+        Type::INT8_ARRAY => row
+            .try_get(at)
+            .map(|it: Option<Vec<i64>>| it.map(SqlValue::Integers)),
+        _ => row
+            .try_get(at)
+            .map(|it: Option<String>| it.map(SqlValue::Text)),
+    };
+    let found = found.map_err(|error| SqlFailure {
+        leaves_usable: true,
+        ..SqlFailure::lost(error)
+    })?;
+    Ok(found.unwrap_or(SqlValue::Null))
+}
+
+fn text_row(row: &SimpleQueryRow) -> Vec<SqlValue> {
+    let values = (0..row.len()).map(|at| row.get(at));
+    values
+        .map(|it| it.map_or(SqlValue::Null, |text| SqlValue::Text(text.to_owned())))
+        .collect()
 }
 
 #[cfg(test)]
@@ -166,22 +203,5 @@ mod tests {
         ] {
             assert!(!is_definite(&SqlState::from_code(code)), "{code}");
         }
-    }
-
-    #[test]
-    fn a_late_commit_is_unknown_and_a_late_statement_before_it_is_not() {
-        assert!(matches!(
-            NoResult::Late.at_commit(),
-            StoreRefusal::Unknown(_)
-        ));
-        assert!(matches!(
-            NoResult::Late.before_commit(),
-            StoreRefusal::Failed(_)
-        ));
-        assert!(matches!(
-            NoResult::Closed.at_commit(),
-            StoreRefusal::Failed(_)
-        ));
-        assert!(!NoResult::Late.leaves_usable());
     }
 }

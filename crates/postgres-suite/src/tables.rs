@@ -1,19 +1,6 @@
 //! The tables of the workloads.
 
-/// Number of accounts of the workload `bank`, and what each has at first.
-pub(crate) const ACCOUNTS: i64 = 8;
-/// See [`ACCOUNTS`].
-pub(crate) const OPENING_BALANCE: i64 = 10;
-
-/// The names of the tables.
-const TABLES: [&str; 6] = [
-    "registers",
-    "lists",
-    "elements",
-    "counters",
-    "accounts",
-    "queue",
-];
+use seatrial_sql::{ACCOUNTS, OPENING_BALANCE, TABLES};
 
 /// A statement that returns one row: the end of the log that the server has written or replayed, and a hash of all rows.
 pub(crate) fn state() -> String {

@@ -16,6 +16,7 @@
 //! | failures in its logs | [`Suite::log_patterns`] | `test` |
 //! | planted bugs | [`Suite::bugs`] | `--bug` |
 //! | a simulated world | [`Suite::simulator`] | `sim` |
+//! | sessions of a database that speaks SQL | [`Suite::sql`] | `schedule` |
 //!
 //! ```
 //! use seatrial_suite::{known_workload, Deployment, Setup, Suite, SuiteError};
@@ -59,6 +60,7 @@ mod option;
 mod process_usage;
 mod setup;
 mod simulation;
+mod sql_session;
 mod store_request;
 mod tls_files;
 mod tool;
@@ -73,6 +75,7 @@ pub use simulation::{
     BootMachine, ClientStep, SimulatedRun, SimulatedSystem, SimulatedTest, Simulator, Timing, Work,
     simulate,
 };
+pub use sql_session::{SqlFailure, SqlLevel, SqlRows, SqlSession, SqlSystem, SqlValue};
 pub use store_request::{
     DataRequest, DataStore, STORE_WORKLOADS, STORE_WORKLOADS_WITHOUT_LOCKS, StoreAnswer,
     StoreClient, StoreRefusal,
@@ -268,6 +271,11 @@ pub trait Suite: Send + Sync {
 
     /// Its simulated world, if it has one: the command `sim`.
     fn simulator(&self) -> Option<&dyn Simulator> {
+        None
+    }
+
+    /// Its sessions, if it is a database that speaks SQL: the command `schedule`.
+    fn sql(&self) -> Option<&dyn SqlSystem> {
         None
     }
 

@@ -112,6 +112,11 @@ fn postgres() {
 }
 
 #[test]
+fn mariadb() {
+    is_cut_and_heals("mariadb", &["--faults", "partition"], 0, &[0]);
+}
+
+#[test]
 fn postgres_standby() {
     let reads = ["--faults", "partition:one", "--reads", "primary"];
     is_cut_and_heals("postgres-standby", &reads, 2, &[0]);
