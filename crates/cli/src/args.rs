@@ -5,7 +5,6 @@ mod bench;
 mod check;
 mod own_system;
 mod plan;
-mod prove_arguments;
 mod show_arguments;
 mod workload;
 
@@ -26,9 +25,10 @@ pub(crate) use check::CheckArguments;
 use clap::{Args, Parser, Subcommand};
 pub(crate) use own_system::{ClientArguments, ClientCheckArguments, ClientVerb, InitArguments};
 pub(crate) use plan::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb};
-pub(crate) use prove_arguments::ProveArguments;
 use seatrial_check::MinimumLoad;
 use seatrial_interchange::import::Options;
+use seatrial_proofs::ProveArguments;
+use seatrial_schedule::ScheduleArguments;
 use seatrial_suite::{NetworkChoice, parse_network_choice};
 pub(crate) use show_arguments::ShowArguments;
 use std::fmt;
@@ -83,6 +83,8 @@ pub(crate) enum Command {
     Archive(ArchiveArguments),
     /// Show published findings about databases again, each with a control.
     Prove(ProveArguments),
+    /// Execute scripted interleavings of SQL sessions: which anomalies occur at which isolation level.
+    Schedule(ScheduleArguments),
     /// Measure seatrial itself.
     Bench(BenchArguments),
     /// Show what this machine can do: networks, disks, tools, servers; and how to get what is missing.

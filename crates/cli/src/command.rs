@@ -16,4 +16,5 @@ pub(crate) mod plan;
 pub(crate) mod prove;
 pub(crate) mod show;
 pub(crate) mod sim;
+pub(crate) mod sql_schedule;
 pub(crate) mod test;

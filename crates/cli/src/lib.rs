@@ -134,6 +134,7 @@ fn run(command: Command, suites: &Suites) -> anyhow::Result<Exit> {
         Command::Node(arguments) => command::node::run(&arguments, suites),
         Command::Archive(arguments) => command::archive::run(&arguments),
         Command::Prove(arguments) => command::prove::run(&arguments, suites),
+        Command::Schedule(arguments) => command::sql_schedule::run(&arguments, suites),
         Command::Bench(arguments) => command::bench::run(&arguments, suites),
         Command::Doctor(arguments) => Ok(command::doctor::run(&arguments)),
         Command::Completions(arguments) => command::completions::run(&arguments, suites),

@@ -12,6 +12,8 @@ mod proofs;
 mod redis_transactions;
 #[path = "support/scratch.rs"]
 mod scratch;
+#[path = "databases/sql_schedules.rs"]
+mod sql_schedules;
 #[path = "databases/sql_systems.rs"]
 mod sql_systems;
 

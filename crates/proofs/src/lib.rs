@@ -19,10 +19,12 @@ mod finding_series;
 mod finding_test;
 mod installed;
 mod proofs;
+mod prove_arguments;
 mod published_finding;
 
 pub use finding_series::Series;
 pub use finding_test::{FindingTestError, FindingTestRun};
 pub use installed::{InstalledServer, SERVERS, find_program};
 pub use proofs::PROOFS;
+pub use prove_arguments::ProveArguments;
 pub use published_finding::{ExpectedVerdict, FindingTest, PublishedFinding, Reproduction, Seen};

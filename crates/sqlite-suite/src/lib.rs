@@ -18,8 +18,8 @@
 //! # Reading order
 //!
 //! `lib.rs` (what the suite declares), `sqlite_session.rs` (the client's end), `sqlite_wire.rs` (the lines between),
-//! `sqlite_server.rs` (a node), `sqlite_connection.rs` (its connections), `sqlite_waiting.rs` (their waits), `sqlite_client.rs` (statements), `sqlite_nodes.rs`
-//! (the processes).
+//! `sqlite_server.rs` (a node), `sqlite_connection.rs` (its connections), `sqlite_waiting.rs` (their waits),
+//! `sqlite_client.rs` (statements), `sqlite_nodes.rs` (the processes).
 //!
 //! # What is absent
 //!

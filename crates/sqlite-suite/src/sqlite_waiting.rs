@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The connections of a node.
 ///
-/// SQLite notices by itself that two processes, or two connections with caches of their own, wait for each other, and refuses one.
-/// Within a shared cache it does not: there all that have a transaction wait, and the one that began to wait last is refused.
+/// SQLite notices by itself that two processes, or two connections with caches of their own, wait for each other, and refuses
+/// one. Within a shared cache it does not: if all that have a transaction wait there, the one that began last is refused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waiting(Arc<Mutex<Waits>>);
 

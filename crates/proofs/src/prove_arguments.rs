@@ -10,19 +10,19 @@ use std::path::PathBuf;
 verdict or was interrupted, 254 if a server is missing.\n\
 Example: seatrial prove postgres-write-skew --times 10"
 )]
-pub(crate) struct ProveArguments {
+pub struct ProveArguments {
     /// What to show; without a name all proofs are listed.
-    pub(crate) names: Vec<String>,
+    pub names: Vec<String>,
     /// All proofs whose servers are installed.
     #[arg(long, conflicts_with = "names")]
-    pub(crate) all: bool,
+    pub all: bool,
     /// Run each test this often.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub(crate) times: u32,
+    pub times: u32,
     /// Folder of the run folders, which must not exist [default: runs/prove/TIME].
     #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
+    pub out: Option<PathBuf>,
     /// One JSON document on standard output instead of text.
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
