@@ -370,3 +370,6 @@ impl From<ClientError> for ScheduleError {
         ScheduleError::Suite(error)
     }
 }
+
+#[cfg(test)]
+mod tests;
