@@ -57,13 +57,8 @@ pub(crate) trait DataType: Checker + Clone + 'static {
             if !Self::FUNCTIONS.iter().any(|f| op.f == *f) {
                 continue;
             }
-            states.apply(
-                self,
-                position as u64,
-                invocation.map(|at| at as u64),
-                op,
-                None,
-            );
+            let invocation = invocation.map(|at| at as u64);
+            states.apply(self, position as u64, invocation, op);
         }
         states.verdict(self)
     }
@@ -79,12 +74,33 @@ pub(crate) struct OperationEvent<'a> {
     pub(super) value: &'a Value,
     /// The list or set of integers that a success returned, which is not built then: `value` is nil.
     pub(super) integers: Option<&'a [i64]>,
+    /// Are these integers a set, not a list?
+    pub(super) is_set: bool,
     pub(super) extra: &'a Extra,
     /// The invocation of a completion, if it is known.
     pub(super) invocation: Option<&'a StartedOperation>,
 }
 
-impl OperationEvent<'_> {
+impl<'a> OperationEvent<'a> {
+    /// An operation with this value, without its key.
+    fn new(
+        op: &'a Op,
+        value: &'a Value,
+        invocation: Option<&'a StartedOperation>,
+    ) -> OperationEvent<'a> {
+        OperationEvent {
+            index: op.index,
+            time: op.time,
+            kind: op.kind,
+            process: op.process,
+            f: op.f,
+            value,
+            integers: None,
+            is_set: false,
+            extra: &op.extra,
+            invocation,
+        }
+    }
     /// The value; the invocation's for a completion that does not repeat it.
     pub(super) fn argument(&self) -> &Value {
         match (self.value, self.invocation) {
@@ -114,6 +130,17 @@ pub(crate) struct StartedOperation {
     pub(super) index: u64,
     pub(super) time: i64,
     pub(super) value: Value,
+}
+
+impl StartedOperation {
+    /// An invocation with this value, without its key.
+    fn new(op: &Op, value: Value) -> StartedOperation {
+        StartedOperation {
+            index: op.index,
+            time: op.time,
+            value,
+        }
+    }
 }
 
 /// Operations of clients, by type: what every checker of a data type reports beside its figures.
@@ -190,9 +217,11 @@ impl KeyedTally {
 
 /// The states of all keys after the operations so far.
 pub(crate) struct KeyedStates<S> {
-    /// Invocations of the operations under way, by position.
+    /// Invocations that are under way, by position; during a pass over a chunk only those of earlier chunks.
     open: FixedMap<u64, StartedOperation>,
-    keys: FixedMap<Option<Key>, S>,
+    /// By key: its place in `states`.
+    places: FixedMap<Option<Key>, usize>,
+    states: Vec<S>,
     tally: KeyedTally,
 }
 
@@ -200,61 +229,144 @@ impl<S> Default for KeyedStates<S> {
     fn default() -> KeyedStates<S> {
         KeyedStates {
             open: FixedMap::default(),
-            keys: FixedMap::default(),
+            places: FixedMap::default(),
+            states: Vec::new(),
             tally: KeyedTally::default(),
         }
     }
 }
 
 impl<S: Default> KeyedStates<S> {
+    /// The place of the state of this key.
+    fn place(&mut self, key: Option<Key>) -> usize {
+        let next = self.states.len();
+        let place = *self.places.entry(key).or_insert(next);
+        if place == next {
+            self.states.push(S::default());
+        }
+        place
+    }
+
+    /// Applies an operation of a history in memory.
     fn apply<J: DataType<State = S>>(
         &mut self,
         data_type: &J,
         position: u64,
         invocation: Option<u64>,
         op: &Op,
-        integers: Option<&[i64]>,
     ) {
         let (key, value) = match &op.value {
             Value::Keyed(key, value) => (Some(key.clone()), &**value),
             value => (None, value),
         };
         let started = invocation.and_then(|position| self.open.remove(&position));
-        let event = OperationEvent {
-            index: op.index,
-            time: op.time,
-            kind: op.kind,
-            process: op.process,
-            f: op.f,
-            value,
-            integers,
-            extra: &op.extra,
-            invocation: started.as_ref(),
-        };
-        data_type.apply(self.keys.entry(key).or_default(), &event);
+        let place = self.place(key);
+        let event = OperationEvent::new(op, value, started.as_ref());
+        data_type.apply(&mut self.states[place], &event);
         if op.is_invoke() {
-            let started = StartedOperation {
-                index: op.index,
-                time: op.time,
-                value: value.clone(),
-            };
-            let earlier = self.open.insert(position, started);
-            assert!(earlier.is_none(), "two invocations at position {position}");
+            self.keep(position, StartedOperation::new(op, value.clone()));
         }
     }
 
+    /// Keeps an invocation that is under way.
+    fn keep(&mut self, position: u64, started: StartedOperation) {
+        let earlier = self.open.insert(position, started);
+        assert!(earlier.is_none(), "two invocations at position {position}");
+    }
+
     fn verdict<J: DataType<State = S>>(self, data_type: &J) -> Verdict {
-        let mut builder = self.tally.builder(self.keys.keys(), J::FUNCTIONS);
+        let mut builder = self.tally.builder(self.places.keys(), J::FUNCTIONS);
+        let mut states: Vec<Option<S>> = self.states.into_iter().map(Some).collect();
         // Sorted: findings must not depend on a hash.
-        let keys: BTreeMap<Option<Key>, S> = self.keys.into_iter().collect();
-        for (key, state) in keys {
+        let places: BTreeMap<Option<Key>, usize> = self.places.into_iter().collect();
+        for (key, place) in places {
             builder.start_key(key);
+            let state = states[place].take().expect("a state has one key");
             data_type.finish(state, &mut builder);
         }
         let mut verdict = builder.build(J::NAME);
         verdict.robustness = data_type.robustness();
         verdict.model = data_type.model().map(str::to_owned);
         verdict
+    }
+}
+
+/// A pass over a chunk: keys and processes are looked up by their ids in the chunk, not in hash tables.
+struct ChunkPass<'a, S> {
+    chunk: &'a Chunk,
+    states: &'a mut KeyedStates<S>,
+    /// By key id, and last for operations without a key: the place of the state, once it is known.
+    places: Vec<Option<usize>>,
+    /// By process id: the invocation that is under way, with its position.
+    under_way: Vec<Option<(u64, StartedOperation)>>,
+}
+
+impl<'a, S: Default> ChunkPass<'a, S> {
+    fn new(chunk: &'a Chunk, states: &'a mut KeyedStates<S>) -> ChunkPass<'a, S> {
+        ChunkPass {
+            states,
+            places: vec![None; chunk.key_count() + 1],
+            under_way: chunk.processes().iter().map(|_| None).collect(),
+            chunk,
+        }
+    }
+
+    /// Applies the operation at `place`, which has no key in its value, and nil for one if it has `integers`.
+    fn apply<J: DataType<State = S>>(
+        &mut self,
+        data_type: &J,
+        place: usize,
+        op: &Op,
+        integers: Option<&[i64]>,
+    ) {
+        let started = self.started(place);
+        let is_set =
+            integers.is_some() && matches!(self.chunk.value(place), ValueView::IntegerSet(_));
+        let state = self.state(place);
+        let event = OperationEvent {
+            integers,
+            is_set,
+            ..OperationEvent::new(op, &op.value, started.as_ref())
+        };
+        data_type.apply(state, &event);
+        if op.is_invoke() {
+            let started = StartedOperation::new(op, op.value.clone());
+            let position = self.chunk.first_position() + place as u64;
+            let process = self.chunk.process_ids()[place] as usize;
+            if let Some((position, started)) = self.under_way[process].replace((position, started))
+            {
+                self.states.keep(position, started);
+            }
+        }
+    }
+
+    /// The state of the key of the operation at `place`.
+    fn state(&mut self, place: usize) -> &mut S {
+        let chunk = self.chunk;
+        let key = chunk.key_id(place);
+        let id = key.map_or(chunk.key_count(), |id| id as usize);
+        let states = &mut *self.states;
+        let place = *self.places[id]
+            .get_or_insert_with(|| states.place(key.map(|id| chunk.key(id).clone())));
+        &mut states.states[place]
+    }
+
+    /// Takes the invocation of the operation at `place`, if it is known.
+    fn started(&mut self, place: usize) -> Option<StartedOperation> {
+        let invocation = self.chunk.invocation(place)?;
+        let process = self.chunk.process_ids()[place] as usize;
+        let own = self.under_way[process].take_if(|it| it.0 == invocation);
+        match own {
+            Some((_, started)) => Some(started),
+            None => self.states.open.remove(&invocation),
+        }
+    }
+
+    /// Keeps the invocations that are under way at the end of the chunk.
+    fn end(self) {
+        for (position, started) in self.under_way.into_iter().flatten() {
+            self.states.keep(position, started);
+        }
     }
 }
 
@@ -290,9 +402,9 @@ impl<J: DataType> Fold for DataTypeFold<J> {
         }
         let takes_integers = is_any(J::INTEGER_READS);
         let mut ops = chunk.ops();
+        let mut pass = ChunkPass::new(chunk, states);
         for (place, template) in chunk.template_ids().iter().enumerate() {
             if wanted[*template as usize] && chunk.process(place).is_client() {
-                let position = chunk.first_position() + place as u64;
                 let integers = match chunk.value(place) {
                     ValueView::Integers(integers) | ValueView::IntegerSet(integers)
                         if takes_integers[*template as usize]
@@ -304,11 +416,12 @@ impl<J: DataType> Fold for DataTypeFold<J> {
                 };
                 let op = match integers {
                     Some(_) => ops.without_value(place),
-                    None => ops.at(place),
+                    None => ops.without_key(place),
                 };
-                states.apply(&self.0, position, chunk.invocation(place), &op, integers);
+                pass.apply(&self.0, place, &op, integers);
             }
         }
+        pass.end();
         ControlFlow::Continue(())
     }
 

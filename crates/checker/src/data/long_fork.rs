@@ -178,7 +178,7 @@ impl DataType for LongFork {
         let mops: &[Mop] = match event.value {
             Value::Txn(mops) => mops,
             Value::List(items) if items.is_empty() => &[],
-            _ if event.integers.is_some_and(<[i64]>::is_empty) => &[],
+            _ if event.integers == Some(&[]) && !event.is_set => &[],
             _ => return state.refuse(event.index, "its value is not a transaction"),
         };
         match (event.kind, mops) {

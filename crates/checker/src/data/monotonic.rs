@@ -192,8 +192,8 @@ impl DataType for Monotonic {
         if event.f == "read" {
             if event.kind == OpType::Ok {
                 let read = match event.integers {
-                    Some([_, ..]) => RowsRead::Integers,
-                    Some([]) => RowsRead::Other(Value::List([].into())),
+                    Some([]) if !event.is_set => RowsRead::Other(Value::List([].into())),
+                    Some(_) => RowsRead::Integers,
                     None => RowsRead::Other(event.value.clone()),
                 };
                 state.read = Some((event.started(), event.index, read));

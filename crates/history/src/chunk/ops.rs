@@ -39,41 +39,40 @@ impl<'a> ChunkOps<'a> {
         }
     }
 
-    /// The operation at `place`, which shares memory with those built before.
-    pub fn at(&mut self, place: usize) -> Op {
-        self.op(place)
+    /// The operation at `place` without its independent key, for a reader who takes that from [`Chunk::key_id`]. It shares memory
+    /// with those built before.
+    pub fn without_key(&mut self, place: usize) -> Op {
+        let value = self.value(place);
+        self.with_value(place, value)
     }
 
-    /// The operation at `place` with nil for its value, for a reader who takes that from [`Chunk::value`]; an independent key
-    /// stays.
+    /// The same with nil for its value, for a reader who takes that from [`Chunk::value`].
     pub fn without_value(&mut self, place: usize) -> Op {
-        let chunk = self.chunk;
-        let key = chunk.key_id(place).map(|id| chunk.key(id).clone());
-        Op {
-            index: chunk.index(place),
-            time: chunk.times()[place],
-            kind: chunk.kinds()[place],
-            process: chunk.process(place),
-            f: chunk.f(place),
-            value: key.map_or(Value::Nil, |key| Value::Keyed(key, Value::Nil.into())),
-            extra: self.extra(place),
-        }
+        self.with_value(place, Value::Nil)
     }
 
     /// The operation at `place`.
     pub(crate) fn op(&mut self, place: usize) -> Op {
         let chunk = self.chunk;
         let value = self.value(place);
+        let value = match chunk.key_id(place) {
+            Some(key) => Value::Keyed(chunk.key(key).clone(), value.into()),
+            None => value,
+        };
+        self.with_value(place, value)
+    }
+
+    /// The operation at `place` with this value.
+    #[inline]
+    fn with_value(&mut self, place: usize, value: Value) -> Op {
+        let chunk = self.chunk;
         Op {
             index: chunk.index(place),
             time: chunk.times()[place],
             kind: chunk.kinds()[place],
             process: chunk.process(place),
             f: chunk.f(place),
-            value: match chunk.key_id(place) {
-                Some(key) => Value::Keyed(chunk.key(key).clone(), value.into()),
-                None => value,
-            },
+            value,
             extra: self.extra(place),
         }
     }

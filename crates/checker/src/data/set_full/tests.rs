@@ -67,6 +67,7 @@ impl Twins {
                 value
             },
             integers: integers.as_deref(),
+            is_set: false,
             extra: &Extra::default(),
             invocation: Some(&invocation),
         };
