@@ -2,7 +2,7 @@
 
 use seatrial_check::{by_name, names};
 use seatrial_checker::{Aims, check_source};
-use seatrial_history::{History, Op, OpType, Process, Value};
+use seatrial_history::{History, Key, Op, OpType, Process, Value};
 use seatrial_machine::Rng;
 
 /// Clients and a nemesis that do anything in any order.
@@ -63,6 +63,7 @@ fn any_operations(rng: &mut Rng) -> History {
     // Of each client mostly one form, and in half of the histories only that: what is refused hides the rest.
     let forms: Vec<u64> = (0..4).map(|_| rng.below(9)).collect();
     let others = if rng.chance(0.5) { 0.1 } else { 0.0 };
+    let is_keyed = rng.chance(0.5);
     let ops = (0..rng.below(2_000)).map(|_| {
         let process = rng.below(4);
         let kinds = [
@@ -77,11 +78,11 @@ fn any_operations(rng: &mut Rng) -> History {
         } else {
             forms[process as usize]
         };
-        let op = Op::invoke(
-            Process::Client(process),
-            functions[process as usize],
-            any_value(form, rng),
-        );
+        let mut value = any_value(form, rng);
+        if is_keyed {
+            value = Value::Keyed(Key::Int(rng.below(2) as i64), value.into());
+        }
+        let op = Op::invoke(Process::Client(process), functions[process as usize], value);
         Op {
             kind: *rng.pick(&kinds),
             ..op
@@ -92,7 +93,7 @@ fn any_operations(rng: &mut Rng) -> History {
 
 #[test]
 fn chunk_by_chunk_the_verdict_is_the_same() {
-    for seed in 0..220 {
+    for seed in 0..80 {
         let mut rng = Rng::from_seed(seed);
         let history = if seed < 20 {
             any_history(&mut rng)
