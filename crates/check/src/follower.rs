@@ -5,8 +5,8 @@ use crate::driver::{
 };
 use crate::prefix_check::PrefixChecks;
 use seatrial_checker::{Aims, Checker, Finding, Overview, Progress, Verdict};
-use seatrial_history::chunk::ChunkAddress;
 use seatrial_history::{ChunkBuffer, OpenError, SourceError, TestFile};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -92,33 +92,27 @@ impl<'c> Follower<'c> {
         if self.position >= self.file.len() {
             self.file.refresh()?;
         }
-        let from = self.position;
-        let to = self.file.len().min(from.saturating_add(STEP_LENGTH));
-        while self.position < to {
-            let stretch = self
-                .file
-                .chunk_summaries(ChunkAddress::Position(self.position))?;
-            let first = self.position;
-            let ahead = stretch.into_iter();
-            for summary in ahead.filter(|one| one.end_position() > first) {
-                let Some(chunk) = self.file.read_chunk(summary.number, &mut self.buffer)? else {
-                    break;
-                };
-                // A long chunk repeats the short ones that were written before it.
-                let known = self.position.saturating_sub(summary.first_position) as usize;
-                let rest = (known > 0).then(|| chunk.after(known));
-                let fresh = rest.as_ref().unwrap_or(chunk);
-                self.overview.take(fresh);
-                crate::driver::push(&mut self.running, fresh, self.threads);
-                self.position = summary.end_position();
-                if self.position >= to {
-                    break;
-                }
+        let Follower {
+            file,
+            running,
+            overview,
+            position,
+            buffer,
+            threads,
+            ..
+        } = self;
+        let from = *position;
+        let to = file.len().min(from.saturating_add(STEP_LENGTH));
+        file.round_from(from, buffer, &mut |fresh| {
+            overview.take(fresh);
+            crate::driver::push(running, fresh, *threads);
+            *position = fresh.first_position() + fresh.len() as u64;
+            if *position < to {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
             }
-            if self.position == first {
-                break;
-            }
-        }
+        })?;
         assert!(self.position >= from, "operations are pushed twice");
         Ok(self.position > from)
     }

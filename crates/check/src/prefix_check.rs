@@ -17,7 +17,7 @@ use std::thread::Builder;
 /// Events before the first check, and between two: these take about a millisecond.
 const GROWTH_MIN: u64 = 256;
 
-/// Events of a stretch: enough for what clients, replicas and retries have in common, in some 100 MB.
+/// Events of a stretch: enough for what clients, replicas and retries have in common.
 const STRETCH: u64 = 1 << 18;
 
 /// Checks the beginning of a test file, again and again while the file grows, until a definite violation is found.
@@ -30,7 +30,7 @@ const STRETCH: u64 = 1 << 18;
 /// them cost at most three times the last. Memory is that of one check. A thread that is not needed any more ends at the next
 /// chunk, or when its checker has decided.
 ///
-/// A checker whose memory grows with the length of the history ([`Checker::checks_stretches`]) checks a file of more than
+/// A checker whose memory grows with the length of the history ([`Checker::open_in_stretches`]) checks a file of more than
 /// 2^18 events in stretches of that many, each of which begins in the middle of the one before: bounded memory, each operation
 /// checked twice. A violation whose operations are further apart is found at the end.
 pub(crate) struct PrefixChecks {
@@ -90,24 +90,28 @@ impl PrefixChecks {
             return Ok(());
         }
         let file = TestFile::open(&self.path)?;
-        let mut aims = self.aims.clone();
         // Without times the level that is checked is weaker, and assumptions of the checker may be more than it implies.
-        let checks_stretches = checker.checks_stretches() && !aims.provenance.is_timeless();
-        let stretch = self.range(checks_stretches, events);
-        let whole = checker.start(&aims);
-        aims.stretch = stretch.is_some();
+        let open = checker.open_in_stretches();
+        let open = open.filter(|_| !self.aims.provenance.is_timeless());
+        let range = self.range(open.is_some(), events);
+        let stretch = range.zip(open).map(|(range, open)| StretchWork {
+            running: checker.start(&Aims {
+                stretch: true,
+                ..self.aims.clone()
+            }),
+            range,
+            open,
+        });
         let work = PrefixWork {
-            running: checker.start(&aims),
             stretch,
-            whole,
-            open: checker.open_in_stretches(),
+            whole: checker.start(&self.aims),
             robustness: checker.robustness(),
         };
         let is_given_up = Arc::new(AtomicBool::new(false));
         let (sender, result) = channel();
         let given_up = Arc::clone(&is_given_up);
         let work = move || {
-            let checked = catch_unwind(AssertUnwindSafe(|| work.run(file, &given_up)));
+            let checked = catch_unwind(AssertUnwindSafe(|| work.run(&file, &given_up)));
             let checked = checked.unwrap_or_else(|panic| Err(panic_text(&*panic).into()));
             let _ = sender.send(checked); // no one receives the result of a check that was given up
         };
@@ -165,36 +169,49 @@ impl PrefixChecks {
 
 /// What the thread of a check needs.
 struct PrefixWork {
-    running: Box<dyn OnlineChecker>,
-    /// What it checks; `None` for all that is in the file.
-    stretch: Option<Range<u64>>,
-    /// Another checker, for the whole file.
+    /// What is checked first; `None`: all that is in the file.
+    stretch: Option<StretchWork>,
+    /// The checker of the whole file.
     whole: Box<dyn OnlineChecker>,
-    /// Anomalies of a stretch that need it.
-    open: &'static [Anomaly],
     robustness: Robustness,
+}
+
+/// The check of a stretch.
+struct StretchWork {
+    running: Box<dyn OnlineChecker>,
+    range: Range<u64>,
+    /// Anomalies that a check of the whole file has to confirm.
+    open: &'static [Anomaly],
 }
 
 impl PrefixWork {
     /// The verdict on the stretch, or on the whole file.
-    fn run(self, file: TestFile, is_given_up: &AtomicBool) -> Result<Verdict, SourceError> {
-        let PrefixWork { stretch, whole, .. } = self;
-        let mut verdict = match stretch {
-            None => run(self.running, &file, is_given_up)?,
-            Some(range) => {
-                let source = FileStretch::new(file, range);
-                let verdict = run(self.running, &source, is_given_up)?;
-                let mut found = verdict.anomalies.keys();
-                if found.any(|anomaly| self.open.contains(anomaly)) {
-                    run(whole, source.file(), is_given_up)?
-                } else {
-                    verdict
-                }
-            }
+    fn run(self, file: &TestFile, is_given_up: &AtomicBool) -> Result<Verdict, SourceError> {
+        let found = match self.stretch {
+            Some(stretch) => stretch.run(file, is_given_up)?,
+            None => None,
+        };
+        let mut verdict = match found {
+            Some(verdict) => verdict,
+            None => run(self.whole, file, is_given_up)?,
         };
         verdict.robustness = self.robustness;
         MissingPart::end("the test is running").apply(std::slice::from_mut(&mut verdict));
         Ok(verdict)
+    }
+}
+
+impl StretchWork {
+    /// The verdict on the stretch; `None` if the whole file has to be checked.
+    fn run(
+        self,
+        file: &TestFile,
+        is_given_up: &AtomicBool,
+    ) -> Result<Option<Verdict>, SourceError> {
+        let range = self.range;
+        let verdict = run(self.running, &FileStretch { file, range }, is_given_up)?;
+        let is_open = |anomaly: &Anomaly| self.open.contains(anomaly);
+        Ok((!verdict.anomalies.keys().any(is_open)).then_some(verdict))
     }
 }
 
@@ -290,7 +307,7 @@ mod tests {
         ];
         for (name, model) in checkers {
             let checker = crate::by_name(name, Some(model)).unwrap();
-            assert!(checker.checks_stretches());
+            assert!(checker.open_in_stretches().is_some());
             let clean = history(1_500, None, None);
             assert!(follow(&clean, &*checker).is_none(), "{name}");
             for (wrong, dirty) in [(Some(1_000), None), (None, Some(1_000))] {

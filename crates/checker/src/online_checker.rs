@@ -16,7 +16,7 @@ pub struct Aims {
     /// Are findings wanted before the end of the history?
     pub early: bool,
     /// Are the operations a stretch of a history that began before it? A value that was read, but not written in the stretch,
-    /// says nothing then. Only for checkers that can do that ([`Checker::checks_stretches`]).
+    /// says nothing then. Only for checkers that can do that ([`Checker::open_in_stretches`]).
     pub stretch: bool,
     /// Is the order of operations that of real time, and is a part missing?
     pub provenance: Provenance,

@@ -253,15 +253,10 @@ pub trait Checker: Send + Sync {
     fn start(&self, aims: &Aims) -> Box<dyn OnlineChecker>;
 
     /// Can it check a stretch of a history without what comes before ([`Aims::stretch`](crate::Aims::stretch))? What it finds
-    /// must be a violation of the whole history, too; the anomalies in [`Checker::open_in_stretches`] are to be confirmed by
-    /// a check of the whole.
-    fn checks_stretches(&self) -> bool {
-        false
-    }
-
-    /// Anomalies that what comes before a stretch may explain.
-    fn open_in_stretches(&self) -> &'static [Anomaly] {
-        &[]
+    /// must be a violation of the whole history, too, except for these anomalies, which what comes before the stretch may
+    /// explain. `None`: it cannot.
+    fn open_in_stretches(&self) -> Option<&'static [Anomaly]> {
+        None
     }
 
     /// Makes a checker that searches independent keys one after another stop at the first violation; the verdict's reason then

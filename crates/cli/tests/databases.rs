@@ -65,6 +65,15 @@ fn operations(folder: &Scratch, words: &[&str]) -> Vec<Json> {
         .collect()
 }
 
+/// Is a server missing, as this output says? Then the test is skipped; in CI that is an error.
+fn is_missing(text: &str) -> bool {
+    let is_missing = text.contains("is not installed");
+    if is_missing {
+        skip(text);
+    }
+    is_missing
+}
+
 /// Skips a test with a reason; in CI that is an error.
 fn skip(reason: &str) {
     let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");

@@ -22,7 +22,7 @@ mod gateway;
 use etcd_client::EtcdClients;
 use etcd_nodes::EtcdSystem;
 use seatrial_machine::FaultKind;
-use seatrial_runner::{NodeLimits, ProcessNodes, ServerProgram, free_ports};
+use seatrial_runner::{NodeLimits, ProcessNodes, ServerProgram};
 use seatrial_suite::{
     Addressing, Deployment, Load, STORE_WORKLOADS, Setup, Suite, SuiteError, SuiteOption, Verb,
 };
@@ -114,11 +114,7 @@ impl Suite for Etcd {
             .one_of(READS, &["linearizable", "serializable"])?;
         let lease = setup.options.number(LEASE, 1..=3_600, 10)?;
         let (server, version) = SERVER.version("--version")?;
-        if !version.contains(&format!(": {TRIED}.")) {
-            (setup.report)(format_args!(
-                " note: this suite was tried with etcd {TRIED}, not with: {version}"
-            ));
-        }
+        setup.note_version("etcd", (": ", TRIED), &version);
         if setup.breaks_network && setup.nodes > 1 && !setup.network.has_whole_addresses() {
             (setup.report)(format_args!(
                 " note: on the network `{}` the links between members cannot be cut, only those of clients: a member has one \
@@ -126,10 +122,7 @@ impl Suite for Etcd {
                 setup.network
             ));
         }
-        let port = match setup.port {
-            Some(port) => port,
-            None => free_ports(setup.nodes, 2, setup.rng.fork("ports").word())?,
-        };
+        let port = setup.first_port(2)?;
         let system = EtcdSystem {
             server,
             token: format!("{:x}", setup.rng.fork("cluster").word()),

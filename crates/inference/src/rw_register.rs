@@ -613,13 +613,9 @@ impl Checker for RwRegister {
         verdict
     }
 
-    fn checks_stretches(&self) -> bool {
+    fn open_in_stretches(&self) -> Option<&'static [Anomaly]> {
         // An order of the caller's is one of the whole history, and a key may contradict an assumption outside of the stretch.
-        self.is_covered()
-    }
-
-    fn open_in_stretches(&self) -> &'static [Anomaly] {
-        registers::OPEN_IN_STRETCHES
+        self.is_covered().then_some(registers::OPEN_IN_STRETCHES)
     }
 
     fn start(&self, aims: &Aims) -> Box<dyn OnlineChecker> {

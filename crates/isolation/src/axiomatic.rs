@@ -322,12 +322,8 @@ impl Checker for Isolation {
         self.check_gathered(Columns::of(history))
     }
 
-    fn checks_stretches(&self) -> bool {
-        true
-    }
-
-    fn open_in_stretches(&self) -> &'static [Anomaly] {
-        registers::OPEN_IN_STRETCHES
+    fn open_in_stretches(&self) -> Option<&'static [Anomaly]> {
+        Some(registers::OPEN_IN_STRETCHES)
     }
 
     fn start(&self, aims: &Aims) -> Box<dyn OnlineChecker> {

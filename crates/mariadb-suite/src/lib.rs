@@ -26,10 +26,8 @@ use mariadb_client::MariadbClients;
 use mariadb_nodes::MariadbSystem;
 use mariadb_session::{MariadbIsolation, MariadbSession};
 use seatrial_machine::FaultKind;
-use seatrial_runner::{
-    BoxFuture, ClientError, NodeLimits, ProcessNodes, ServerProgram, free_ports,
-};
-use seatrial_sql::SqlStoreOptions;
+use seatrial_runner::{BoxFuture, ClientError, NodeLimits, ProcessNodes, ServerProgram};
+use seatrial_sql::{SqlStoreOptions, TRANSACTIONS, model_of_transactions};
 use seatrial_suite::{
     Addressing, Deployment, Load, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup, SqlLevel,
     SqlSession, SqlSystem, Suite, SuiteError, SuiteOption, Verb,
@@ -63,7 +61,6 @@ const TRIED: &str = "10.11";
 const ISOLATION: &str = "isolation";
 const SNAPSHOT: &str = "innodb-snapshot-isolation";
 const FLUSH: &str = "innodb-flush-log-at-trx-commit";
-const TRANSACTIONS: &str = "transactions";
 
 /// The isolation levels; the default first.
 const LEVELS: &[&str] = &[
@@ -95,13 +92,7 @@ const OPTIONS: [SuiteOption; 4] = [
         default: Some("1"),
         verbs: &[Verb::Test],
     },
-    SuiteOption {
-        name: TRANSACTIONS,
-        value_name: "HOW",
-        about: "How transactions are sent: interactive (BEGIN, statements, COMMIT), or short (one statement if they only read or write once)",
-        default: Some("interactive"),
-        verbs: &[Verb::Test],
-    },
+    TRANSACTIONS,
 ];
 
 /// The isolation that the options ask for.
@@ -162,8 +153,7 @@ impl Suite for Mariadb {
             "repeatable-read" if isolation.is_snapshot => "snapshot-isolation",
             other => other,
         };
-        let is_of_transactions = matches!(workload, "list-append" | "rw-register");
-        Ok(is_of_transactions.then_some(model))
+        Ok(model_of_transactions(workload, model))
     }
 
     fn sql(&self) -> Option<&dyn SqlSystem> {
@@ -173,19 +163,10 @@ impl Suite for Mariadb {
     fn deploy(&self, setup: &Setup<'_>) -> Result<Deployment, SuiteError> {
         let isolation = isolation(setup.options)?;
         let flush = setup.options.one_of(FLUSH, &["1", "2", "0"])?;
-        let how = setup
-            .options
-            .one_of(TRANSACTIONS, &["interactive", "short"])?;
+        let store = SqlStoreOptions::of(setup, &mariadb_client::DIALECT)?;
         let (server, version) = SERVER.version("--version")?;
-        if !version.contains(&format!(" {TRIED}.")) {
-            (setup.report)(format_args!(
-                " note: this suite was tried with MariaDB {TRIED}, not with: {version}"
-            ));
-        }
-        let port = match setup.port {
-            Some(port) => port,
-            None => free_ports(setup.nodes, 1, setup.rng.fork("ports").word())?,
-        };
+        setup.note_version("MariaDB", (" ", TRIED), &version);
+        let port = setup.first_port(1)?;
         let system = MariadbSystem {
             server,
             initializer: INITIALIZER.find()?,
@@ -202,12 +183,7 @@ impl Suite for Mariadb {
             nodes: Arc::new(nodes.with_port(port).with_limits(limits)),
             clients: Arc::new(MariadbClients {
                 isolation,
-                options: SqlStoreOptions {
-                    workload: setup.workload.unwrap_or_default(),
-                    is_short: how == "short",
-                    patience: setup.timeout,
-                    dialect: &mariadb_client::DIALECT,
-                },
+                options: store,
             }),
         })
     }
@@ -215,23 +191,15 @@ impl Suite for Mariadb {
 
 /// The levels for schedules.
 const SQL_LEVELS: [SqlLevel; 5] = [
-    level("read-uncommitted", &[(ISOLATION, "read-uncommitted")]),
-    level("read-committed", &[(ISOLATION, "read-committed")]),
-    level("repeatable-read", &[(ISOLATION, "repeatable-read")]),
-    level(
+    SqlLevel::new("read-uncommitted", &[(ISOLATION, "read-uncommitted")]),
+    SqlLevel::new("read-committed", &[(ISOLATION, "read-committed")]),
+    SqlLevel::new("repeatable-read", &[(ISOLATION, "repeatable-read")]),
+    SqlLevel::new(
         "repeatable-read, innodb-snapshot-isolation",
         &[(ISOLATION, "repeatable-read"), (SNAPSHOT, "on")],
     ),
-    level("serializable", &[(ISOLATION, "serializable")]),
+    SqlLevel::new("serializable", &[(ISOLATION, "serializable")]),
 ];
-
-const fn level(name: &'static str, options: &'static [(&'static str, &'static str)]) -> SqlLevel {
-    SqlLevel {
-        name,
-        options,
-        has_own_server: false,
-    }
-}
 
 /// Seconds that a statement of a schedule waits for a lock: longer than any step of it.
 const SCHEDULE_LOCK_WAIT: &str = "set session innodb_lock_wait_timeout = 30";

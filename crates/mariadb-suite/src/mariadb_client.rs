@@ -2,10 +2,7 @@
 
 use crate::mariadb_session::{MariadbIsolation, MariadbSession};
 use seatrial_runner::{BoxFuture, Client, ClientError, ClientSlot, Clients};
-use seatrial_sql::{
-    ACCOUNTS, OPENING_BALANCE, SqlDialect, SqlNode, SqlStore, SqlStoreOptions, SqlWriter,
-};
-use seatrial_suite::StoreClient;
+use seatrial_sql::{SqlDialect, SqlStore, SqlStoreOptions, opening_accounts};
 
 /// Opens clients.
 pub(crate) struct MariadbClients {
@@ -36,8 +33,7 @@ pub(crate) fn creation() -> Vec<String> {
         "create table if not exists queue (id bigint auto_increment primary key, v bigint not null)".into(),
         "create sequence if not exists ids".into(),
     ];
-    let rows = (0..ACCOUNTS).map(|id| format!("({id}, {OPENING_BALANCE})"));
-    let rows = rows.collect::<Vec<_>>().join(", ");
+    let rows = opening_accounts();
     statements.push(format!("insert ignore into accounts values {rows}"));
     statements
 }
@@ -54,12 +50,7 @@ impl Clients for MariadbClients {
         Box::pin(async move {
             let limit = self.options.patience;
             let session = MariadbSession::open(slot.address, Some(self.isolation), limit).await?;
-            let own = SqlNode {
-                node: slot.node,
-                session: Box::new(session),
-            };
-            let store = SqlStore::new(own, SqlWriter::Own, self.options);
-            Ok(StoreClient::boxed(store))
+            Ok(SqlStore::client(slot.node, session, self.options))
         })
     }
 }

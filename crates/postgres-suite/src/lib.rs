@@ -35,9 +35,9 @@ use postgres_nodes::PostgresSystem;
 use postgres_session::PostgresSession;
 use seatrial_machine::FaultKind;
 use seatrial_runner::{
-    BoxFuture, ClientError, NodeLimits, OrdinaryUser, ProcessNodes, ServerProgram, free_ports,
+    BoxFuture, ClientError, NodeLimits, OrdinaryUser, ProcessNodes, ServerProgram,
 };
-use seatrial_sql::SqlStoreOptions;
+use seatrial_sql::{SqlStoreOptions, TRANSACTIONS, model_of_transactions};
 use seatrial_suite::{
     Addressing, Deployment, Load, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup, SqlLevel,
     SqlSession, SqlSystem, Suite, SuiteError, SuiteOption, Verb,
@@ -97,7 +97,6 @@ const USERS: [&str; 2] = ["postgres", "nobody"];
 const ISOLATION: &str = "isolation";
 const SYNCHRONOUS: &str = "synchronous";
 const READS: &str = "reads";
-const TRANSACTIONS: &str = "transactions";
 
 /// The isolation levels; the default first.
 const LEVELS: &[&str] = &["serializable", "repeatable-read", "read-committed"];
@@ -110,13 +109,7 @@ const OPTIONS: [SuiteOption; 4] = [
         default: Some("serializable"),
         verbs: &[Verb::Test],
     },
-    SuiteOption {
-        name: TRANSACTIONS,
-        value_name: "HOW",
-        about: "How transactions are sent: interactive (BEGIN, statements, COMMIT), or short (one statement if they only read or write once)",
-        default: Some("interactive"),
-        verbs: &[Verb::Test],
-    },
+    TRANSACTIONS,
     SuiteOption {
         name: SYNCHRONOUS,
         value_name: "WHEN",
@@ -201,8 +194,7 @@ impl Suite for Postgres {
             "repeatable-read" => "snapshot-isolation",
             other => other,
         };
-        let is_of_transactions = matches!(workload, "list-append" | "rw-register");
-        Ok(is_of_transactions.then_some(model))
+        Ok(model_of_transactions(workload, model))
     }
 
     fn sql(&self) -> Option<&dyn SqlSystem> {
@@ -213,19 +205,10 @@ impl Suite for Postgres {
         let isolation = setup.options.one_of(ISOLATION, LEVELS)?;
         let is_synchronous = setup.options.one_of(SYNCHRONOUS, &["off", "on"])? == "on";
         let reads_anywhere = setup.options.one_of(READS, &["any", "primary"])? == "any";
-        let how = setup
-            .options
-            .one_of(TRANSACTIONS, &["interactive", "short"])?;
+        let store = SqlStoreOptions::of(setup, &postgres_client::DIALECT)?;
         let (server, version) = SERVER.version("--version")?;
-        if !version.contains(&format!(" {TRIED}.")) {
-            (setup.report)(format_args!(
-                " note: this suite was tried with PostgreSQL {TRIED}, not with: {version}"
-            ));
-        }
-        let port = match setup.port {
-            Some(port) => port,
-            None => free_ports(setup.nodes, 1, setup.rng.fork("ports").word())?,
-        };
+        setup.note_version("PostgreSQL", (" ", TRIED), &version);
+        let port = setup.first_port(1)?;
         let user = OrdinaryUser::find(&USERS)?;
         let system = PostgresSystem {
             server,
@@ -246,12 +229,7 @@ impl Suite for Postgres {
             clients: Arc::new(PostgresClients {
                 isolation,
                 reads_anywhere,
-                options: SqlStoreOptions {
-                    workload: setup.workload.unwrap_or_default(),
-                    is_short: how == "short",
-                    patience: setup.timeout,
-                    dialect: &postgres_client::DIALECT,
-                },
+                options: store,
             }),
         })
     }
@@ -259,21 +237,10 @@ impl Suite for Postgres {
 
 /// The levels for schedules.
 const SQL_LEVELS: [SqlLevel; 3] = [
-    sql_level("read-committed", &[(ISOLATION, "read-committed")]),
-    sql_level("repeatable-read", &[(ISOLATION, "repeatable-read")]),
-    sql_level("serializable", &[(ISOLATION, "serializable")]),
+    SqlLevel::new("read-committed", &[(ISOLATION, "read-committed")]),
+    SqlLevel::new("repeatable-read", &[(ISOLATION, "repeatable-read")]),
+    SqlLevel::new("serializable", &[(ISOLATION, "serializable")]),
 ];
-
-const fn sql_level(
-    name: &'static str,
-    options: &'static [(&'static str, &'static str)],
-) -> SqlLevel {
-    SqlLevel {
-        name,
-        options,
-        has_own_server: false,
-    }
-}
 
 impl SqlSystem for Postgres {
     fn levels(&self) -> &'static [SqlLevel] {

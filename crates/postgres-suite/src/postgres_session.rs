@@ -105,9 +105,7 @@ impl PostgresSession {
     /// The number that a statement returns in one row.
     pub(crate) async fn number(&self, sql: &str) -> Result<i64, ClientError> {
         let found = self.plain(sql).await?;
-        let value = found.rows.first().and_then(|row| row.first());
-        let number = value.and_then(SqlValue::integer);
-        Ok(number.ok_or_else(|| format!("no number: {sql}"))?)
+        Ok(found.number().ok_or_else(|| format!("no number: {sql}"))?)
     }
 }
 
@@ -134,9 +132,9 @@ impl SqlSession for PostgresSession {
     fn waiting_question(&mut self) -> BoxFuture<'_, Result<String, SqlFailure>> {
         Box::pin(async {
             let found = self.plain("select pg_backend_pid()").await?;
-            let process = found.rows.first().and_then(|row| row.first());
-            let process = process.and_then(SqlValue::integer);
-            let process = process.ok_or_else(|| SqlFailure::lost("no process id"))?;
+            let process = found
+                .number()
+                .ok_or_else(|| SqlFailure::lost("no process id"))?;
             Ok(format!(
                 "select count(*) from pg_locks where not granted and pid = {process}"
             ))

@@ -31,7 +31,7 @@ use commands::TransactionKeys;
 use redis_client::RedisClients;
 use redis_nodes::RedisSystem;
 use seatrial_machine::FaultKind;
-use seatrial_runner::{NodeLimits, ProcessNodes, ServerProgram, free_ports};
+use seatrial_runner::{NodeLimits, ProcessNodes, ServerProgram};
 use seatrial_suite::{
     Addressing, Deployment, Load, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup, Suite,
     SuiteError, SuiteOption, Verb,
@@ -245,11 +245,7 @@ impl Suite for Redis {
     fn deploy(&self, setup: &Setup<'_>) -> Result<Deployment, SuiteError> {
         let settings = Settings::read(self.0, setup.options)?;
         let (server, version) = SERVER.version("--version")?;
-        if !version.contains(&format!("v={TRIED}.")) {
-            (setup.report)(format_args!(
-                " note: this suite was tried with Redis {TRIED}, not with: {version}"
-            ));
-        }
+        setup.note_version("Redis", ("v=", TRIED), &version);
         let is_cut = setup.breaks_network && self.0 != RedisTopology::One;
         if is_cut && !setup.network.has_whole_addresses() {
             (setup.report)(format_args!(
@@ -258,10 +254,7 @@ impl Suite for Redis {
                 setup.network
             ));
         }
-        let port = match setup.port {
-            Some(port) => port,
-            None => free_ports(setup.nodes, 2, setup.rng.fork("ports").word())?,
-        };
+        let port = setup.first_port(2)?;
         let system = RedisSystem {
             server,
             debugs_on_demand: debugs_on_demand(&version),

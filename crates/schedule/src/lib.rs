@@ -1,8 +1,8 @@
 //! Scripted schedules: a few sessions, whose statements are executed in a fixed order.
 //!
-//! A test draws its interleavings at random and finds what nobody thought of; a schedule has the one interleaving that an anomaly
-//! needs, so it shows what an isolation level permits, in a second, the same each time, and how the database prevents the rest:
-//! by waiting, by aborting a transaction, or by an older version.
+//! A test draws its interleavings at random and finds what was not thought of; a schedule has the one interleaving that
+//! an anomaly needs, so it shows what an isolation level permits, in a second, the same each time, and how the database
+//! prevents the rest: by waiting, by aborting a transaction, or by an older version.
 //!
 //! ```text
 //!  FILE.toml ─► ScheduleFile ─► Schedule ─┬─► ScheduleBench (sessions of a Suite) ─► ScheduleRun ─► ScheduleMatrix

@@ -4,7 +4,7 @@ use crate::schedule_file::sessions;
 use crate::{Schedule, ScheduleFileError, ScheduleRun, StepEnd, StepRecord};
 use seatrial_runner::{ClientError, NodeError};
 use seatrial_suite::{
-    OptionValues, SqlFailure, SqlLevel, SqlRows, SqlSession, SqlSystem, SqlValue, SuiteError,
+    OptionValues, SqlFailure, SqlLevel, SqlRows, SqlSession, SqlSystem, SuiteError,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -234,8 +234,7 @@ impl<'a> ScheduleBench<'a> {
         while !execution.collect(name, POLL).await? {
             let question = execution.actor(name).question.clone();
             let found = self.prepare(&question).await?;
-            let first = found.rows.first().and_then(|row| row.first());
-            let waits = first.and_then(SqlValue::integer).unwrap_or_default() > 0;
+            let waits = found.number().is_some_and(|number| number > 0);
             answers = if waits { answers + 1 } else { 0 };
             if answers == POLLS {
                 execution.note_wait(name);

@@ -18,5 +18,7 @@ mod sql_dialect;
 mod sql_store;
 mod take_error;
 
-pub use sql_dialect::{ACCOUNTS, OPENING_BALANCE, SqlDialect, TABLES};
-pub use sql_store::{SqlNode, SqlStore, SqlStoreOptions, SqlWriter};
+pub use sql_dialect::{ACCOUNTS, OPENING_BALANCE, SqlDialect, TABLES, opening_accounts};
+pub use sql_store::{
+    SqlNode, SqlStore, SqlStoreOptions, SqlWriter, TRANSACTIONS, model_of_transactions,
+};

@@ -5,6 +5,12 @@ pub const ACCOUNTS: i64 = 8;
 /// See [`ACCOUNTS`].
 pub const OPENING_BALANCE: i64 = 10;
 
+/// The accounts at first, as rows of `(id, balance)`.
+pub fn opening_accounts() -> String {
+    let rows = (0..ACCOUNTS).map(|id| format!("({id}, {OPENING_BALANCE})"));
+    rows.collect::<Vec<_>>().join(", ")
+}
+
 /// The names of the tables. All but the last two have a key `k`, a text, and a value `v`; `accounts` has `id` and `balance`,
 /// `queue` has `id` and `v`.
 pub const TABLES: [&str; 6] = [

@@ -5,13 +5,12 @@ use crate::sql_dialect::{
     ADD_TO_SET, CREDIT, ENQUEUE, READ_ACCOUNTS, READ_COUNTER, READ_LIST, READ_REGISTER, READ_SET,
 };
 use crate::take_error::TakeError;
-
 use seatrial_history::{Key, Mop, Observed, Value};
 use seatrial_machine::NodeId;
-use seatrial_runner::BoxFuture;
+use seatrial_runner::{BoxFuture, Client};
 use seatrial_suite::{
-    DataRequest, DataStore, SqlFailure, SqlRows, SqlSession, SqlValue, StoreAnswer, StoreRefusal,
-    Transfer,
+    DataRequest, DataStore, Setup, SqlFailure, SqlRows, SqlSession, SqlValue, StoreAnswer,
+    StoreClient, StoreRefusal, SuiteOption, Transfer, Verb,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,6 +44,35 @@ pub struct SqlStoreOptions {
     pub patience: Duration,
     /// The statements in which databases differ.
     pub dialect: &'static SqlDialect,
+}
+
+/// How transactions are sent: an option of every suite of such a database.
+pub const TRANSACTIONS: SuiteOption = SuiteOption {
+    name: "transactions",
+    value_name: "HOW",
+    about: "How transactions are sent: interactive (BEGIN, statements, COMMIT), or short (one statement if they only read or write once)",
+    default: Some("interactive"),
+    verbs: &[Verb::Test],
+};
+
+impl SqlStoreOptions {
+    /// What a test's set-up says.
+    pub fn of(setup: &Setup<'_>, dialect: &'static SqlDialect) -> Result<SqlStoreOptions, String> {
+        Ok(SqlStoreOptions {
+            workload: setup.workload.unwrap_or_default(),
+            is_short: setup
+                .options
+                .one_of(TRANSACTIONS.name, &["interactive", "short"])?
+                == "short",
+            patience: setup.timeout,
+            dialect,
+        })
+    }
+}
+
+/// The model to check of a workload, where transactions have this one: of other workloads the checker decides.
+pub fn model_of_transactions(workload: &str, model: &'static str) -> Option<&'static str> {
+    matches!(workload, "list-append" | "rw-register").then_some(model)
 }
 
 /// The client of one worker. What only reads goes to its own node, all else to the node that takes writes.
@@ -90,6 +118,17 @@ impl SqlStore {
             options,
             is_broken: false,
         }
+    }
+
+    /// The client of a database of one node.
+    pub fn client(
+        node: NodeId,
+        session: impl SqlSession + 'static,
+        options: SqlStoreOptions,
+    ) -> Box<dyn Client> {
+        let session = Box::new(session);
+        let own = SqlNode { node, session };
+        StoreClient::boxed(SqlStore::new(own, SqlWriter::Own, options))
     }
 
     async fn answer(&mut self, request: DataRequest<'_>) -> Result<StoreAnswer, StoreRefusal> {
@@ -260,7 +299,7 @@ impl SqlStore {
         for mop in mops {
             let result = self.micro_operation(is_read, mop).await;
             let rows = self.inside(is_read, result).await?;
-            match self.observed(mop, rows.rows.first().and_then(|row| row.first())) {
+            match self.observed(mop, rows.value()) {
                 Ok(mop) => seen.push(mop),
                 Err(error) => {
                     self.roll_back(is_read, true).await;

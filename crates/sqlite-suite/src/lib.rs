@@ -36,7 +36,7 @@ mod sqlite_wire;
 
 use seatrial_machine::FaultKind;
 use seatrial_runner::{BoxFuture, ClientError, ProcessNodes};
-use seatrial_sql::SqlStoreOptions;
+use seatrial_sql::{SqlStoreOptions, TRANSACTIONS, model_of_transactions};
 use seatrial_suite::{
     Deployment, Load, NodeSetup, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup, SqlLevel,
     SqlSession, SqlSystem, Suite, SuiteError, SuiteOption, Verb,
@@ -66,7 +66,6 @@ const JOURNAL: &str = "journal-mode";
 const SYNCHRONOUS: &str = "pragma-synchronous";
 const CACHE: &str = "cache";
 const BEGIN: &str = "begin";
-const TRANSACTIONS: &str = "transactions";
 const DATABASE: &str = "database";
 
 /// The first value of each is the default.
@@ -112,13 +111,7 @@ const OPTIONS: [SuiteOption; 7] = [
         "deferred",
         &[Verb::Test],
     ),
-    option(
-        TRANSACTIONS,
-        "HOW",
-        "How transactions are sent: interactive (BEGIN, statements, COMMIT), or short (one statement if they only read or write once)",
-        "interactive",
-        &[Verb::Test],
-    ),
+    TRANSACTIONS,
     SuiteOption {
         name: DATABASE,
         value_name: "FILE",
@@ -193,8 +186,7 @@ impl Suite for Sqlite {
         options: &OptionValues,
     ) -> Result<Option<&'static str>, SuiteError> {
         let level = options.one_of(ISOLATION, LEVELS)?;
-        let is_of_transactions = matches!(workload, "list-append" | "rw-register");
-        Ok(is_of_transactions.then_some(level))
+        Ok(model_of_transactions(workload, level))
     }
 
     fn sql(&self) -> Option<&dyn SqlSystem> {
@@ -211,9 +203,7 @@ impl Suite for Sqlite {
     }
 
     fn deploy(&self, setup: &Setup<'_>) -> Result<Deployment, SuiteError> {
-        let how = setup
-            .options
-            .one_of(TRANSACTIONS, &["interactive", "short"])?;
+        let store = SqlStoreOptions::of(setup, &sqlite_client::DIALECT)?;
         let settings = SqliteSettings::read(setup.options)?;
         let begin = begin_statement(setup.options)?;
         let nodes = ProcessNodes::new(Arc::new(SqliteSystem { settings }), setup.nodes);
@@ -224,12 +214,7 @@ impl Suite for Sqlite {
             }),
             clients: Arc::new(SqliteClients {
                 begin,
-                options: SqlStoreOptions {
-                    workload: setup.workload.unwrap_or_default(),
-                    is_short: how == "short",
-                    patience: setup.timeout,
-                    dialect: &sqlite_client::DIALECT,
-                },
+                options: store,
             }),
         })
     }
@@ -246,23 +231,16 @@ fn begin_statement(options: &OptionValues) -> Result<&'static str, String> {
 
 /// The levels for schedules.
 const SQL_LEVELS: [SqlLevel; 5] = [
-    level("read-uncommitted", &[(ISOLATION, "read-uncommitted")]),
-    level("serializable, shared cache", &[(CACHE, "shared")]),
-    level("serializable, journal delete", &[(JOURNAL, "delete")]),
-    level("serializable, wal", &[]),
-    level(
+    SqlLevel::new("read-uncommitted", &[(ISOLATION, "read-uncommitted")]).with_own_server(),
+    SqlLevel::new("serializable, shared cache", &[(CACHE, "shared")]).with_own_server(),
+    SqlLevel::new("serializable, journal delete", &[(JOURNAL, "delete")]).with_own_server(),
+    SqlLevel::new("serializable, wal", &[]).with_own_server(),
+    SqlLevel::new(
         "serializable, wal, begin immediate",
         &[(BEGIN, "immediate")],
-    ),
+    )
+    .with_own_server(),
 ];
-
-const fn level(name: &'static str, options: &'static [(&'static str, &'static str)]) -> SqlLevel {
-    SqlLevel {
-        name,
-        options,
-        has_own_server: true,
-    }
-}
 
 /// A statement of a schedule waits longer than the steps of others take.
 const SCHEDULE_LOCK_WAIT: &str = "select seatrial_lock_wait(30000)";

@@ -2,10 +2,7 @@
 
 use crate::sqlite_session::SqliteSession;
 use seatrial_runner::{BoxFuture, Client, ClientError, ClientSlot, Clients};
-use seatrial_sql::{
-    ACCOUNTS, OPENING_BALANCE, SqlDialect, SqlNode, SqlStore, SqlStoreOptions, SqlWriter,
-};
-use seatrial_suite::StoreClient;
+use seatrial_sql::{SqlDialect, SqlStore, SqlStoreOptions, opening_accounts};
 
 /// Opens clients.
 pub(crate) struct SqliteClients {
@@ -39,8 +36,7 @@ pub(crate) fn creation() -> Vec<String> {
     ]
     .map(str::to_owned)
     .into();
-    let rows = (0..ACCOUNTS).map(|id| format!("({id}, {OPENING_BALANCE})"));
-    let rows = rows.collect::<Vec<_>>().join(", ");
+    let rows = opening_accounts();
     statements.push(format!("insert or ignore into accounts values {rows}"));
     statements
 }
@@ -57,12 +53,7 @@ impl Clients for SqliteClients {
         Box::pin(async move {
             let limit = self.options.patience;
             let session = SqliteSession::open(slot.address, self.begin, limit).await?;
-            let own = SqlNode {
-                node: slot.node,
-                session: Box::new(session),
-            };
-            let store = SqlStore::new(own, SqlWriter::Own, self.options);
-            Ok(StoreClient::boxed(store))
+            Ok(SqlStore::client(slot.node, session, self.options))
         })
     }
 }

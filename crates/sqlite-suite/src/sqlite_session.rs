@@ -77,8 +77,7 @@ impl SqlSession for SqliteSession {
     fn waiting_question(&mut self) -> BoxFuture<'_, Result<String, SqlFailure>> {
         Box::pin(async {
             let found = self.statement("select seatrial_connection()", &[]).await?;
-            let number = found.rows.first().and_then(|row| row.first());
-            let number = number.and_then(SqlValue::integer).unwrap_or_default();
+            let number = found.number().unwrap_or_default();
             Ok(format!("select seatrial_waits({number})"))
         })
     }

@@ -60,6 +60,18 @@ pub struct SqlRows {
     pub affected: u64,
 }
 
+impl SqlRows {
+    /// The first column of the first row.
+    pub fn value(&self) -> Option<&SqlValue> {
+        self.rows.first()?.first()
+    }
+
+    /// The whole number there.
+    pub fn number(&self) -> Option<i64> {
+        self.value()?.integer()
+    }
+}
+
 /// Why a statement has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlFailure {
@@ -147,6 +159,27 @@ pub struct SqlLevel {
 }
 
 impl SqlLevel {
+    /// A level of sessions, with these options.
+    pub const fn new(
+        name: &'static str,
+        options: &'static [(&'static str, &'static str)],
+    ) -> SqlLevel {
+        SqlLevel {
+            name,
+            options,
+            has_own_server: false,
+        }
+    }
+
+    /// The same as a level of servers.
+    #[must_use]
+    pub const fn with_own_server(self) -> SqlLevel {
+        SqlLevel {
+            has_own_server: true,
+            ..self
+        }
+    }
+
     /// Its options as a suite takes them.
     pub fn values(&self) -> OptionValues {
         let mut values = OptionValues::default();

@@ -311,17 +311,15 @@ impl<'a, S: Default> ChunkPass<'a, S> {
         }
     }
 
-    /// Applies the operation at `place`, which has no key in its value, and nil for one if it has `integers`.
+    /// Applies the operation at `place`, which has no key in its value, and nil for one if it has `integers` (of a set?).
     fn apply<J: DataType<State = S>>(
         &mut self,
         data_type: &J,
         place: usize,
         op: &Op,
-        integers: Option<&[i64]>,
+        (integers, is_set): (Option<&[i64]>, bool),
     ) {
         let started = self.started(place);
-        let is_set =
-            integers.is_some() && matches!(self.chunk.value(place), ValueView::IntegerSet(_));
         let state = self.state(place);
         let event = OperationEvent {
             integers,
@@ -405,20 +403,18 @@ impl<J: DataType> Fold for DataTypeFold<J> {
         let mut pass = ChunkPass::new(chunk, states);
         for (place, template) in chunk.template_ids().iter().enumerate() {
             if wanted[*template as usize] && chunk.process(place).is_client() {
-                let integers = match chunk.value(place) {
-                    ValueView::Integers(integers) | ValueView::IntegerSet(integers)
-                        if takes_integers[*template as usize]
-                            && chunk.kinds()[place] == OpType::Ok =>
-                    {
-                        Some(integers)
-                    }
-                    _ => None,
+                let takes_integers =
+                    takes_integers[*template as usize] && chunk.kinds()[place] == OpType::Ok;
+                let (integers, is_set) = match takes_integers.then(|| chunk.value(place)) {
+                    Some(ValueView::Integers(integers)) => (Some(integers), false),
+                    Some(ValueView::IntegerSet(integers)) => (Some(integers), true),
+                    _ => (None, false),
                 };
                 let op = match integers {
                     Some(_) => ops.without_value(place),
                     None => ops.without_key(place),
                 };
-                pass.apply(&self.0, place, &op, integers);
+                pass.apply(&self.0, place, &op, (integers, is_set));
             }
         }
         pass.end();

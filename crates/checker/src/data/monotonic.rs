@@ -52,14 +52,6 @@ impl Monotonic {
     }
 }
 
-/// What a read returned.
-#[derive(Clone)]
-enum RowsRead {
-    /// Integers, which are no rows.
-    Integers,
-    Other(Value),
-}
-
 /// The state of one table.
 #[derive(Default)]
 pub(crate) struct MonotonicState {
@@ -67,8 +59,8 @@ pub(crate) struct MonotonicState {
     added: BTreeMap<i64, u64>,
     failed: BTreeMap<i64, u64>,
     unsure: BTreeMap<i64, u64>,
-    /// The last successful read: indices of its invocation and completion, and its value.
-    read: Option<(u64, u64, RowsRead)>,
+    /// The last successful read: indices of its invocation and completion, and its value; `None`: integers, which are no rows.
+    read: Option<(u64, u64, Option<Value>)>,
 }
 
 /// A decimal timestamp of any length: digits before and after the point, without leading and trailing zeros.
@@ -192,9 +184,9 @@ impl DataType for Monotonic {
         if event.f == "read" {
             if event.kind == OpType::Ok {
                 let read = match event.integers {
-                    Some([]) if !event.is_set => RowsRead::Other(Value::List([].into())),
-                    Some(_) => RowsRead::Integers,
-                    None => RowsRead::Other(event.value.clone()),
+                    Some([]) if !event.is_set => Some(Value::List([].into())),
+                    Some(_) => None,
+                    None => Some(event.value.clone()),
                 };
                 state.read = Some((event.started(), event.index, read));
             }
@@ -216,11 +208,7 @@ impl DataType for Monotonic {
         let Some((began, index, value)) = state.read.clone() else {
             return builder.no_evidence("the rows were never read");
         };
-        let rows = match &value {
-            RowsRead::Integers => None,
-            RowsRead::Other(value) => rows(value),
-        };
-        let Some(rows) = rows else {
+        let Some(rows) = value.as_ref().and_then(rows) else {
             return builder.unknown(format!("op {index}: the read gave no rows"));
         };
         builder.count("rows", rows.len() as u64);

@@ -1,6 +1,6 @@
 //! Every suite on the network that `auto` takes: partitions drop traffic between its nodes, and after them it serves again.
 
-use crate::{folder, machine, operations, printed, run, skip};
+use crate::{folder, is_missing, machine, operations, printed, run, skip};
 use serde_json::Value as Json;
 
 /// Runs a suite under partitions and checks that they took effect, that operations succeed after the last one, and that this
@@ -24,8 +24,8 @@ fn is_cut_and_heals(suite: &str, words: &[&str], states: usize, statuses: &[i32]
     ];
     let output = run(&folder, &[&common[..], words].concat());
     let text = printed(&output);
-    if text.contains("is not installed") {
-        return skip(&text);
+    if is_missing(&text) {
+        return;
     }
     let status = output.status.code().unwrap();
     assert!(statuses.contains(&status), "{text}");
@@ -148,8 +148,7 @@ fn all_processes_of_a_server_are_paused_and_killed() {
         ];
         let output = run(&folder, &words);
         let text = printed(&output);
-        if text.contains("is not installed") {
-            skip(&text);
+        if is_missing(&text) {
             return None;
         }
         assert_eq!(output.status.code(), Some(0), "{text}");

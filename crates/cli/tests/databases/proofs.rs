@@ -1,6 +1,6 @@
 //! Published findings, shown again.
 
-use crate::{folder, machine, printed, run, skip};
+use crate::{folder, is_missing, machine, printed, run};
 use serde_json::Value as Json;
 use std::process::Command;
 
@@ -21,8 +21,7 @@ fn published_findings_are_seen_again() {
         ],
     );
     let text = printed(&output);
-    if text.contains("is not installed") {
-        skip(&text);
+    if is_missing(&text) {
         return;
     }
     assert_eq!(output.status.code(), Some(0), "{text}");

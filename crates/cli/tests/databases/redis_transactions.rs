@@ -1,6 +1,6 @@
 //! Transactions of Redis as commands between `MULTI` and `EXEC`.
 
-use crate::{folder, machine, printed, run, skip};
+use crate::{folder, is_missing, machine, printed, run};
 use serde_json::Value as Json;
 
 #[test]
@@ -32,8 +32,8 @@ fn transactions_in_multi_are_strictly_serializable() {
         ];
         let output = run(&folder, &words);
         let text = printed(&output);
-        if text.contains("is not installed") {
-            return skip(&text);
+        if is_missing(&text) {
+            return;
         }
         assert_eq!(output.status.code(), Some(0), "{text}");
         let results: Json = serde_json::from_slice(&output.stdout).unwrap();
@@ -56,8 +56,8 @@ fn other_workloads_have_no_transactions_to_send() {
     ];
     let output = run(&folder, &words);
     let text = printed(&output);
-    if text.contains("is not installed") {
-        return skip(&text);
+    if is_missing(&text) {
+        return;
     }
     assert_eq!(output.status.code(), Some(254), "{text}");
     assert!(

@@ -1,6 +1,6 @@
 //! `seatrial schedule`: anomalies by levels, files of one's own, wrong input.
 
-use crate::{folder, machine, printed, run, skip};
+use crate::{folder, is_missing, machine, printed, run};
 use serde_json::Value as Json;
 use std::fs;
 
@@ -30,8 +30,7 @@ fn results(words: &[&str]) -> Option<(Json, i32)> {
     fs::write(folder.folder().join("mine.toml"), MINE).unwrap();
     let output = run(&folder, &[&["schedule", "--json"], words].concat());
     let text = printed(&output);
-    if text.contains("is not installed") {
-        skip(&text);
+    if is_missing(&text) {
         return None;
     }
     let status = output.status.code().unwrap();
@@ -87,7 +86,7 @@ fn a_file_of_ones_own_runs_on_sqlite() {
         .iter()
         .map(|row| row["schedules"]["dirty-read"].as_str().unwrap())
         .collect();
-    // In a shared cache T2 waits for what T1 has written, and goes on when it is taken back; WAL has a snapshot of before.
+    // In a shared cache T2 waits for what T1 has written, and continues when it is taken back; WAL has a snapshot of before.
     assert_eq!(found, ["occurs", "waits", "versions", "versions", "waits"]);
     let serializable = [&words[..], &["--isolation", "serializable"]].concat();
     let (_, status) = results(&serializable).unwrap();

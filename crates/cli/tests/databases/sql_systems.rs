@@ -1,6 +1,6 @@
 //! MariaDB and SQLite: levels that hold, levels that do not, faults.
 
-use crate::{folder, machine, operations, printed, run, skip};
+use crate::{folder, is_missing, machine, operations, printed, run};
 use serde_json::Value as Json;
 
 /// Runs a test; its results and its exit status, or nothing if the server is missing.
@@ -9,8 +9,7 @@ fn tested(name: &str, words: &[&str]) -> Option<(Json, i32)> {
     let common = ["test", name, "--seed", "1", "--out", "run", "--json"];
     let output = run(&folder, &[&common[..], words].concat());
     let text = printed(&output);
-    if text.contains("is not installed") {
-        skip(&text);
+    if is_missing(&text) {
         return None;
     }
     let status = output.status.code().unwrap();
@@ -74,7 +73,7 @@ fn every_workload_runs_on_mariadb_and_sqlite() {
     }
 }
 
-/// A process of two is killed in the middle of transactions, and the other goes on.
+/// A process of two is killed in the middle of transactions, and the other continues.
 #[test]
 fn a_killed_process_of_sqlite_leaves_no_damage() {
     let _one = machine();

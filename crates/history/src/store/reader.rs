@@ -10,7 +10,7 @@ use super::torn_tail::{RepairedFile, repair};
 use super::writer::{WriteError, append_results};
 use crate::chunk::{Chunk, ChunkAddress, ChunkSummary};
 use crate::history::UNPAIRED;
-use crate::{History, Op};
+use crate::{History, Op, Take};
 use seatrial_blocks::block::read_at;
 use seatrial_blocks::codec::expand_taking;
 use seatrial_blocks::file::ReadFile;
@@ -596,6 +596,36 @@ impl TestFile {
             return Ok(stretch.iter().map(|entry| start.summary(entry)).collect());
         }
         Ok(Vec::new())
+    }
+
+    /// Calls `take` with the operations from `position` on, chunk by chunk, up to the chunk at which it breaks, or to the end of
+    /// what the file was when it was last looked at. A long chunk repeats the short ones that were written before it: each
+    /// operation is passed once.
+    pub fn round_from(
+        &self,
+        mut position: u64,
+        buffer: &mut ChunkBuffer,
+        take: &mut Take<'_>,
+    ) -> Result<(), OpenError> {
+        while position < self.len() {
+            let first = position;
+            let found = self.chunk_summaries(ChunkAddress::Position(first))?;
+            for summary in found.iter().filter(|one| one.end_position() > first) {
+                let Some(chunk) = self.read_chunk(summary.number, buffer)? else {
+                    return Ok(());
+                };
+                let known = position.saturating_sub(summary.first_position) as usize;
+                let rest = (known > 0).then(|| chunk.after(known));
+                position = summary.end_position();
+                if take(rest.as_ref().unwrap_or(chunk)).is_break() {
+                    return Ok(());
+                }
+            }
+            if position == first {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn decode(

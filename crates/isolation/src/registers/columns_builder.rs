@@ -395,7 +395,7 @@ fn number_after_initial(mut events: Csr<RegisterEvent>, keys: u32) -> Csr<Regist
     events
 }
 
-/// The events without reads of versions that nobody wrote.
+/// The events without reads of versions without a writer.
 fn without_unwritten(columns: &Columns) -> Csr<RegisterEvent> {
     let is_known = |event: &&RegisterEvent| {
         let version = event.version();

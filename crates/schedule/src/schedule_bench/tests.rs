@@ -3,6 +3,7 @@
 use super::*;
 use crate::{Manner, ScheduleFile};
 use seatrial_runner::BoxFuture;
+use seatrial_suite::SqlValue;
 use std::sync::{Arc, Mutex};
 
 /// One lock, which `take` waits for and `commit` and `rollback` release. The session that waits second is refused.

@@ -127,7 +127,7 @@ fn a_shared_cache_shows_what_is_not_committed_only_if_asked_to() {
     }
 }
 
-/// Both have read the table and want to write it: the second is refused at once, the first goes on.
+/// Both have read the table and want to write it: the second is refused at once, the first continues.
 #[test]
 fn connections_of_a_shared_cache_do_not_wait_for_each_other() {
     let file = File::new(&[(CACHE, "shared")]);

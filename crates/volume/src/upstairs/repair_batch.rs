@@ -63,17 +63,9 @@ impl RepairBatch {
             "a version of each of {blocks} blocks"
         );
         let blocks = self.spans.iter().flat_map(|it| it.blocks());
-        let mut wanted = Vec::new();
-        for (block, (good, here)) in blocks.zip(source.iter().zip(target)) {
-            if is_wanted(*good, *here) {
-                let one = BlockSpan {
-                    first: block,
-                    count: 1,
-                };
-                append(&mut wanted, one);
-            }
-        }
-        self.wanted = wanted.into();
+        let pairs = blocks.zip(source.iter().zip(target));
+        let wanted = pairs.filter(|(_, (good, here))| is_wanted(**good, **here));
+        self.wanted = spans_of(wanted.map(|(block, _)| block)).into();
         self.step = BatchStep::Sent(0);
     }
 
@@ -108,6 +100,15 @@ fn append(spans: &mut Vec<BlockSpan>, span: BlockSpan) {
         Some(last) if last.end() == span.first.0 => last.count += span.count,
         _ => spans.push(span),
     }
+}
+
+/// These blocks, which increase, as spans.
+fn spans_of(blocks: impl Iterator<Item = BlockNumber>) -> Vec<BlockSpan> {
+    let mut spans = Vec::new();
+    for first in blocks {
+        append(&mut spans, BlockSpan { first, count: 1 });
+    }
+    spans
 }
 
 /// Opens slots that are to be copied, so that no damage is.
@@ -180,31 +181,19 @@ impl VerifiedPiece {
                 std::mem::take(&mut self.slots),
             ));
         }
-        let (mut spans, mut bytes) = (Vec::new(), Vec::new());
         let blocks = self.spans.iter().flat_map(|it| it.blocks());
-        for (block, slot) in blocks.zip(slots) {
-            if self.damaged.binary_search(&block).is_err() {
-                let one = BlockSpan {
-                    first: block,
-                    count: 1,
-                };
-                append(&mut spans, one);
-                bytes.extend_from_slice(slot.bytes);
-            }
-        }
-        Some((spans, bytes))
+        let is_intact =
+            |(block, _): &(BlockNumber, BlockSlot<'_>)| self.damaged.binary_search(block).is_err();
+        let mut bytes = Vec::new();
+        let intact = blocks.zip(slots).filter(is_intact).map(|(block, slot)| {
+            bytes.extend_from_slice(slot.bytes);
+            block
+        });
+        Some((spans_of(intact), bytes))
     }
 
     /// The blocks that are not intact.
     pub(crate) fn damaged_spans(&self) -> Vec<BlockSpan> {
-        let mut spans = Vec::new();
-        for block in &self.damaged {
-            let one = BlockSpan {
-                first: *block,
-                count: 1,
-            };
-            append(&mut spans, one);
-        }
-        spans
+        spans_of(self.damaged.iter().copied())
     }
 }
