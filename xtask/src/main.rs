@@ -27,6 +27,7 @@ fn tidy() -> anyhow::Result<ExitCode> {
     let tree = tidy::Tree::read(root)?;
     let mut findings = tidy::check(&tree);
     findings.extend(tidy::licences::check(root, &tree));
+    findings.extend(tidy::features::check(root));
     for finding in &findings {
         eprintln!("{finding}");
     }

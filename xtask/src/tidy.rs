@@ -3,6 +3,7 @@
 mod budget;
 mod causes;
 mod dependencies;
+pub(crate) mod features;
 mod files;
 pub(crate) mod licences;
 mod manifest;
