@@ -11,6 +11,7 @@ use seatrial_machine::unknown_name;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{filter::Targets, layer::SubscriberExt as _};
 
 /// The environment variable with the level.
 const VARIABLE: &str = "SEATRIAL_LOG";
@@ -33,11 +34,13 @@ pub(crate) fn install() -> Result<()> {
         Some(name) => level(&name.to_string_lossy()).context(VARIABLE)?,
         None => LevelFilter::WARN,
     };
+    let levels = Targets::from_iter([("zookeeper_client", LevelFilter::ERROR)]); // it warns of cuts
     let subscriber = tracing_subscriber::fmt()
         .compact()
         .with_max_level(level)
         .with_writer(|| EscapedStderr)
-        .finish();
+        .finish()
+        .with(levels.with_default(level));
     if tracing::subscriber::set_global_default(subscriber).is_ok() {
         log_panics();
     }

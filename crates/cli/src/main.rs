@@ -24,6 +24,8 @@ const SUITES: &[&dyn Suite] = &[
     &seatrial_sqlite_suite::SQLITE,
     #[cfg(feature = "etcd")]
     &seatrial_etcd_suite::ETCD,
+    #[cfg(feature = "zookeeper")]
+    &seatrial_zookeeper_suite::ZOOKEEPER,
 ];
 
 fn main() -> ExitCode {

@@ -1,13 +1,14 @@
 //! What `--version` says.
 
 /// Optional features of this program, and whether they are in this build.
-const FEATURES: [(&str, bool); 6] = [
+const FEATURES: [(&str, bool); 7] = [
     ("etcd", cfg!(feature = "etcd")),
     ("mariadb", cfg!(feature = "mariadb")),
     ("parquet", cfg!(feature = "parquet")),
     ("postgres", cfg!(feature = "postgres")),
     ("redis", cfg!(feature = "redis")),
     ("sqlite", cfg!(feature = "sqlite")),
+    ("zookeeper", cfg!(feature = "zookeeper")),
 ];
 
 /// The version, the commit that it was built from, and the optional features that are in.

@@ -16,6 +16,8 @@ mod scratch;
 mod sql_schedules;
 #[path = "databases/sql_systems.rs"]
 mod sql_systems;
+#[path = "databases/zookeeper_sessions.rs"]
+mod zookeeper_sessions;
 
 use scratch::Scratch;
 use serde_json::Value as Json;

@@ -52,6 +52,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("mariadb-suite", &["sql"]),
     ("sqlite-suite", &["sql"]),
     ("etcd-suite", &["suite"]),
+    ("zookeeper-suite", &["suite"]),
     ("truth", &["check", "kv", "host", "interchange"]),
     (
         "cli",
@@ -67,6 +68,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "mariadb-suite",
             "sqlite-suite",
             "etcd-suite",
+            "zookeeper-suite",
             "schedule",
             "proofs",
             "report",

@@ -82,6 +82,16 @@ fn etcd() {
 }
 
 #[test]
+fn zookeeper() {
+    is_cut_and_heals(
+        "zookeeper",
+        &["--faults", "partition:one", "--workload", "register"],
+        3,
+        &[0],
+    );
+}
+
+#[test]
 fn redis() {
     is_cut_and_heals("redis", &["--faults", "partition"], 0, &[0]);
 }
