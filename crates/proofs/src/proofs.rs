@@ -141,6 +141,23 @@ pub const PROOFS: &[PublishedFinding] = &[
             expected: ExpectedVerdict::Valid,
         },
     },
+    PublishedFinding {
+        name: "zookeeper-stale-reads",
+        claim: "a read of ZooKeeper is of one server and may be stale; after a sync it is not",
+        source: "ZooKeeper's documentation, Programmer's Guide, Consistency Guarantees",
+        servers: &["zookeeper", "java"],
+        common: "zookeeper --workload register --model linearizable --faults none --rate max --time 8",
+        hit: FindingTest {
+            setting: "local reads, as of any client",
+            words: "--reads local",
+            expected: ExpectedVerdict::Only("nonlinearizable"),
+        },
+        control: FindingTest {
+            setting: "a sync before each read",
+            words: "--reads sync",
+            expected: ExpectedVerdict::Valid,
+        },
+    },
 ];
 
 #[cfg(test)]
