@@ -47,6 +47,7 @@ mod drive;
 mod key;
 mod limits;
 mod link;
+mod loop_disk;
 mod net;
 mod node_probe;
 mod notice;
@@ -71,6 +72,7 @@ pub use drive::{
 pub use key::{SecretKey, random_bytes};
 pub use limits::HostLimits;
 pub use link::{BlockingLink, LinkOptions, PeerLink};
+pub use loop_disk::{JournalFlush, LoopDisk};
 pub use opening::{ClientOpening, OpeningError, Protocol};
 pub use peer::{Cluster, HostCounts, HostMetrics, PeerCounts, PeerLimits, PeerOptions};
 pub use seatrial_machine::{Booted, DataFolder, Peer};

@@ -58,6 +58,29 @@ impl ServerProgram {
     /// The first line that the program prints for this argument, and its path.
     pub fn version(&self, argument: &str) -> Result<(PathBuf, String), ClientError> {
         let path = self.find()?;
+        self.version_of(&path, argument)
+    }
+
+    /// The same of another program with its arguments: a path, or a name in `PATH`.
+    pub fn version_of(
+        &self,
+        program: &Path,
+        argument: &str,
+    ) -> Result<(PathBuf, String), ClientError> {
+        let mut path = program.to_owned();
+        if program.components().count() == 1 && !is_program(program) {
+            let folders = std::env::var_os("PATH").unwrap_or_default();
+            let mut files = std::env::split_paths(&folders).map(|folder| folder.join(program));
+            path = files.find(|file| is_program(file)).ok_or_else(|| {
+                format!(
+                    "{} is not installed: it is not in PATH; {} is installed with: {}",
+                    program.display(),
+                    self.name,
+                    self.install
+                )
+            })?;
+        }
+        let path = std::path::absolute(path)?;
         let output = Command::new(&path)
             .arg(argument)
             .stdin(Stdio::null())

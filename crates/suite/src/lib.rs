@@ -252,6 +252,11 @@ pub trait Suite: Send + Sync {
         &["slow-disk", "write-errors", "read-errors", "lose-unsynced"]
     }
 
+    /// The same with its options, which may give nodes disks of their own.
+    fn omitted_faults_with(&self, _options: &OptionValues) -> &'static [&'static str] {
+        self.omitted_faults()
+    }
+
     /// Regular expressions of log lines that are failures, such as `panic` or `^FATAL`; each match in the log of a node is
     /// a finding.
     fn log_patterns(&self) -> &'static [&'static str] {

@@ -4,12 +4,11 @@
 //! Three writers take turns: `archive record`, a node of the store with a client, and a test with its history. Nothing that was
 //! acknowledged as durable may be lost, and no loss may look like a whole file.
 
-mod disk;
 mod work;
 
 use crate::child::{Program, scratch_folder};
 use anyhow::{Context as _, Result};
-use disk::{Disk, Flush};
+use seatrial_host::{JournalFlush, LoopDisk};
 use seatrial_machine::Rng;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -92,9 +91,7 @@ fn usable(kind: &str, maker: &str) -> Result<()> {
         .any(|folder| Path::new(folder).join(maker).is_file());
     anyhow::ensure!(is_there, "{maker} is not installed");
     let scratch = scratch_folder()?;
-    let mut disk = Disk::new(kind, scratch.path())?;
-    disk.cut(Flush::Nothing)?;
-    disk.unmount()
+    Ok(LoopDisk::check(kind, scratch.path())?)
 }
 
 type Sums = BTreeMap<&'static str, Sum>;
@@ -109,7 +106,8 @@ fn all(
     let next = AtomicU64::new(options.first);
     let work = || -> Result<(Sums, Vec<String>)> {
         let scratch = scratch_folder()?;
-        let mut disk = Disk::new(kind, scratch.path())?;
+        let (image, point) = (scratch.path().join("image"), scratch.path().join("disk"));
+        let mut disk = LoopDisk::new(kind, LoopDisk::LENGTH, &image, &point)?;
         let (mut sums, mut failures) = (Sums::new(), Vec::new());
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
@@ -165,17 +163,17 @@ fn cut(
     program: &Program,
     writer: &Writer,
     kind: &str,
-    disk: &mut Disk,
+    disk: &mut LoopDisk,
     scratch: &Path,
     rng: &mut Rng,
 ) -> Result<CutOutcome> {
     disk.format(kind)?;
     let flush = if rng.chance(0.8) {
-        Flush::Nothing
+        JournalFlush::Nothing
     } else {
-        Flush::Journal
+        JournalFlush::Journal
     };
-    let running = (writer.begin)(program, &disk.point, scratch, rng)?;
+    let running = (writer.begin)(program, disk.point(), scratch, rng)?;
     let milliseconds =
         writer.milliseconds.start + rng.below(writer.milliseconds.end - writer.milliseconds.start);
     std::thread::sleep(std::time::Duration::from_millis(milliseconds));
@@ -186,7 +184,7 @@ fn cut(
     running.end()?;
     disk.unmount()?;
     disk.mount()?;
-    (writer.check)(program, &disk.point, scratch, acknowledged)
+    (writer.check)(program, disk.point(), scratch, acknowledged)
 }
 
 fn table(sums: &Sums) -> String {

@@ -102,7 +102,7 @@ const UNSAFE: [(&str, &str); 8] = [
         "packet sockets: bind and options that no safe crate has",
     ),
     (
-        "crates/truth/src/cuts/disk.rs",
+        "crates/host/src/loop_disk.rs",
         "the shutdown call of file systems, by which a loss of power is tested",
     ),
 ];

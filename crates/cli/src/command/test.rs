@@ -144,7 +144,7 @@ impl PlannedTest {
         };
         let mut faults = fault_options(run, usual, nodes, concurrency)?;
         faults.interval = interval.unwrap_or(INTERVAL);
-        faults.omitted.extend(suite.omitted_faults());
+        faults.omitted.extend(suite.omitted_faults_with(&own));
         let bug = run.bug.as_deref().map(|name| known_bug(suite, name));
         let workload = run.workload.as_deref();
         let workload = workload.unwrap_or_else(|| suite.default_workload());
