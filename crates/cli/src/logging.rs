@@ -16,15 +16,8 @@ use tracing_subscriber::{filter::Targets, layer::SubscriberExt as _};
 /// The environment variable with the level.
 const VARIABLE: &str = "SEATRIAL_LOG";
 
-/// Levels by name; each includes those before it.
-const LEVELS: [(&str, LevelFilter); 6] = [
-    ("off", LevelFilter::OFF),
-    ("error", LevelFilter::ERROR),
-    ("warn", LevelFilter::WARN),
-    ("info", LevelFilter::INFO),
-    ("debug", LevelFilter::DEBUG),
-    ("trace", LevelFilter::TRACE),
-];
+/// Levels; each includes those before it.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Installs the subscriber and the panic hook, once per process. An error when the variable names no level.
 ///
@@ -49,9 +42,9 @@ pub(crate) fn install() -> Result<()> {
 
 /// The level of this name.
 fn level(name: &str) -> Result<LevelFilter> {
-    match LEVELS.iter().find(|(known, _)| *known == name) {
-        Some((_, level)) => Ok(*level),
-        None => bail!(unknown_name("level", name, LEVELS.map(|(known, _)| known))),
+    match name.parse() {
+        Ok(level) if LEVELS.contains(&name) => Ok(level),
+        _ => bail!(unknown_name("level", name, LEVELS)),
     }
 }
 

@@ -20,6 +20,10 @@ const SUITES: &[&dyn Suite] = &[
     &seatrial_postgres_suite::STANDBY,
     #[cfg(feature = "mariadb")]
     &seatrial_mariadb_suite::MARIADB,
+    #[cfg(feature = "nats")]
+    &seatrial_nats_suite::NATS,
+    #[cfg(feature = "rabbitmq")]
+    &seatrial_rabbitmq_suite::RABBITMQ,
     #[cfg(feature = "sqlite")]
     &seatrial_sqlite_suite::SQLITE,
     #[cfg(feature = "etcd")]

@@ -1,11 +1,13 @@
 //! What `--version` says.
 
 /// Optional features of this program, and whether they are in this build.
-const FEATURES: [(&str, bool); 7] = [
+const FEATURES: [(&str, bool); 9] = [
     ("etcd", cfg!(feature = "etcd")),
     ("mariadb", cfg!(feature = "mariadb")),
+    ("nats", cfg!(feature = "nats")),
     ("parquet", cfg!(feature = "parquet")),
     ("postgres", cfg!(feature = "postgres")),
+    ("rabbitmq", cfg!(feature = "rabbitmq")),
     ("redis", cfg!(feature = "redis")),
     ("sqlite", cfg!(feature = "sqlite")),
     ("zookeeper", cfg!(feature = "zookeeper")),

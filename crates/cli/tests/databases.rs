@@ -6,6 +6,8 @@
 
 #[path = "databases/cut_apart.rs"]
 mod cut_apart;
+#[path = "databases/message_systems.rs"]
+mod message_systems;
 #[path = "databases/proofs.rs"]
 mod proofs;
 #[path = "databases/redis_transactions.rs"]

@@ -93,16 +93,46 @@ pub const SERVERS: [InstalledServer; 9] = [
     },
 ];
 
+/// What proofs need besides: a version of a server that no package has, and disks whose power can be cut. `seatrial doctor` does
+/// not list these.
+const OTHERS: [InstalledServer; 3] = [
+    InstalledServer {
+        name: "nats-server-2.12.1",
+        programs: &["nats-server-2.12.1"],
+        arguments: &["--version"],
+        remedy: "go install github.com/nats-io/nats-server/v2@v2.12.1, and copy it to a folder in PATH by this name",
+    },
+    InstalledServer {
+        name: "mkfs.xfs",
+        programs: &["mkfs.xfs", "/usr/sbin/mkfs.xfs", "/sbin/mkfs.xfs"],
+        arguments: &["-V"],
+        remedy: "apt-get install xfsprogs",
+    },
+    InstalledServer {
+        name: LOOP_DEVICES,
+        programs: &["/dev/loop-control"],
+        arguments: &[],
+        remedy: "run it as root, on a kernel that has them",
+    },
+];
+
+/// Only root may use them.
+const LOOP_DEVICES: &str = "the use of loop devices";
+
 impl InstalledServer {
     /// The server called `name`. Panics when there is none: names are in tables.
     pub(crate) fn named(name: &str) -> &'static InstalledServer {
-        const ALL: &[InstalledServer] = &SERVERS;
-        let found = ALL.iter().find(|server| server.name == name);
+        const ALL: [&[InstalledServer]; 2] = [&SERVERS, &OTHERS];
+        let mut all = ALL.into_iter().flatten();
+        let found = all.find(|server| server.name == name);
         found.unwrap_or_else(|| panic!("{name} is not in the table of servers"))
     }
 
     /// The path of its program.
     pub fn path(&self) -> Option<PathBuf> {
+        if self.name == LOOP_DEVICES && !rustix::process::geteuid().is_root() {
+            return None;
+        }
         find_program(self.programs)
     }
 

@@ -125,6 +125,24 @@ pub const PROOFS: &[PublishedFinding] = &[
         },
     },
     PublishedFinding {
+        name: "nats-lost-acknowledged",
+        claim: "NATS JetStream loses acknowledged messages when all servers lose power, unless it syncs before it acknowledges",
+        source: "Jepsen, NATS 2.12.1 (2025-12-08); nats-server issue 7564; NATS' documentation, sync_interval",
+        servers: &["nats-server-2.12.1", "mkfs.xfs", "the use of loop devices"],
+        common: "nats --nats-server nats-server-2.12.1 --nodes 5 --workload set --disk xfs --faults disk:all \
+--fault-schedule one-at-a-time --interval 5 --time 30 --rate 200",
+        hit: FindingTest {
+            setting: "sync_interval as it is, two minutes",
+            words: "--sync default",
+            expected: ExpectedVerdict::AnyOf(&["lost"]),
+        },
+        control: FindingTest {
+            setting: "sync_interval: always",
+            words: "--sync always",
+            expected: ExpectedVerdict::Valid,
+        },
+    },
+    PublishedFinding {
         name: "redis-sentinel-partition",
         claim: "Redis with Sentinel loses acknowledged writes when its primary is cut off; without a cut it does not",
         source: "Jepsen, Redis (2013-05-18) and Redis redux (2013-12-10); Redis' documentation of replication",

@@ -52,6 +52,8 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("mariadb-suite", &["sql"]),
     ("sqlite-suite", &["sql"]),
     ("etcd-suite", &["suite"]),
+    ("nats-suite", &["suite"]),
+    ("rabbitmq-suite", &["suite"]),
     ("zookeeper-suite", &["suite"]),
     ("truth", &["check", "kv", "host", "interchange"]),
     (
@@ -68,6 +70,8 @@ const HOUSE: &[(&str, &[&str])] = &[
             "mariadb-suite",
             "sqlite-suite",
             "etcd-suite",
+            "nats-suite",
+            "rabbitmq-suite",
             "zookeeper-suite",
             "schedule",
             "proofs",

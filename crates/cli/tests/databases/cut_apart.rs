@@ -82,6 +82,16 @@ fn etcd() {
 }
 
 #[test]
+fn nats() {
+    is_cut_and_heals("nats", &["--faults", "partition:one"], 3, &[0]);
+}
+
+#[test]
+fn rabbitmq() {
+    is_cut_and_heals("rabbitmq", &["--faults", "partition:one"], 0, &[0]);
+}
+
+#[test]
 fn zookeeper() {
     is_cut_and_heals(
         "zookeeper",
