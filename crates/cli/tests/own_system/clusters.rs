@@ -230,7 +230,7 @@ fn is_cut_and_heals(name: &str, words: &[&str]) {
 #[test]
 fn nats_forms_and_is_cut_apart() {
     // No package of Debian has JetStream with all of its fixes; `go install` takes minutes, so CI may lack it.
-    if !is_in_path("nats-server") || !has(&["python3"]) {
+    if !is_in_path("nats-server") || !has_sync_interval() || !has(&["python3"]) {
         return;
     }
     is_cut_and_heals("nats", &["--time", "15", "--interval", "2"]);
@@ -247,6 +247,20 @@ fn kafka_forms_and_is_cut_apart() {
         return;
     }
     is_cut_and_heals("kafka", &["--time", "40", "--interval", "6"]);
+}
+
+/// Debian's NATS, 2.9, has no `sync_interval`, which the file sets.
+fn has_sync_interval() -> bool {
+    let output = Command::new("nats-server")
+        .arg("--version")
+        .output()
+        .unwrap();
+    let version = String::from_utf8_lossy(&output.stdout).into_owned();
+    let is_old = version.contains(" v2.9.");
+    if is_old {
+        eprintln!("skipped: {} has no sync_interval", version.trim());
+    }
+    !is_old
 }
 
 fn is_in_path(program: &str) -> bool {
