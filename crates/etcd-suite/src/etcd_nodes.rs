@@ -17,6 +17,8 @@ pub(crate) struct EtcdSystem {
     pub(crate) server: PathBuf,
     /// The name of the cluster, which no other run has.
     pub(crate) token: String,
+    /// Has it several members? A single one has no other to be compared with.
+    pub(crate) is_cluster: bool,
 }
 
 /// Time limit of a question to a member.
@@ -109,7 +111,7 @@ impl System for EtcdSystem {
     }
 
     fn reports_states(&self) -> bool {
-        true
+        self.is_cluster
     }
 
     /// Members that have applied the same entries of the log have the same hash, and the same revision.
@@ -118,9 +120,6 @@ impl System for EtcdSystem {
         place: &'a NodePlace,
     ) -> BoxFuture<'a, Result<Option<NodeState>, ClientError>> {
         Box::pin(async {
-            if place.nodes.len() == 1 {
-                return Ok(None); // it has no other to be compared with
-            }
             let before = EtcdStatus::of(place).await?;
             let mut gateway = Gateway::open(place.address, REPLY).await?;
             let (revision, hash) = hash(&mut gateway).await?;

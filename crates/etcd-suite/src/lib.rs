@@ -126,6 +126,7 @@ impl Suite for Etcd {
         let system = EtcdSystem {
             server,
             token: format!("{:x}", setup.rng.fork("cluster").word()),
+            is_cluster: setup.nodes > 1,
         };
         let limits = NodeLimits {
             ready: Duration::from_secs(30),

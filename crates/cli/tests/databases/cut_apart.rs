@@ -3,6 +3,20 @@
 use crate::{folder, is_missing, machine, operations, printed, run, skip};
 use serde_json::Value as Json;
 
+/// A single member has no state to compare with another's, and that leaves no doubt.
+#[test]
+fn one_member_of_etcd_is_valid() {
+    let _one = machine();
+    let folder = folder("etcd-alone");
+    let words = "test etcd --nodes 1 --workload register --faults none --time 3 --out run";
+    let words: Vec<&str> = words.split(' ').collect();
+    let output = run(&folder, &words);
+    let text = printed(&output);
+    if !is_missing(&text) {
+        assert_eq!(output.status.code(), Some(0), "{text}");
+    }
+}
+
 /// Runs a suite under partitions and checks that they took effect, that operations succeed after the last one, and that this
 /// number of nodes have reported equal states at the end. `statuses` are the exit statuses that the suite may have: replication
 /// that loses acknowledged writes makes it invalid.
