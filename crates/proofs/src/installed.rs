@@ -14,6 +14,8 @@ pub struct InstalledServer {
     /// Names of the program, or patterns of paths with one `*`.
     programs: &'static [&'static str],
     arguments: &'static [&'static str],
+    /// What its version must contain.
+    wanted: &'static str,
     /// How to get it.
     pub remedy: &'static str,
 }
@@ -29,18 +31,21 @@ pub const SERVERS: [InstalledServer; 9] = [
         name: "redis",
         programs: &["redis-server", "valkey-server"],
         arguments: &["--version"],
+        wanted: "",
         remedy: "apt-get install redis-server",
     },
     InstalledServer {
         name: "postgres",
         programs: &["/usr/lib/postgresql/*/bin/postgres", "postgres"],
         arguments: &["--version"],
+        wanted: "",
         remedy: "apt-get install postgresql",
     },
     InstalledServer {
         name: "etcd",
         programs: &["etcd"],
         arguments: &["--version"],
+        wanted: "",
         remedy: "apt-get install etcd-server",
     },
     InstalledServer {
@@ -52,6 +57,7 @@ pub const SERVERS: [InstalledServer; 9] = [
             "/usr/sbin/mysqld",
         ],
         arguments: &["--version"],
+        wanted: "",
         remedy: "apt-get install mariadb-server",
     },
     InstalledServer {
@@ -62,6 +68,7 @@ pub const SERVERS: [InstalledServer; 9] = [
             "/usr/share/java/zookeeper.jar",
         ],
         arguments: &[],
+        wanted: "",
         remedy: "apt-get install zookeeper",
     },
     InstalledServer {
@@ -71,47 +78,61 @@ pub const SERVERS: [InstalledServer; 9] = [
             "/opt/kafka*/bin/kafka-server-start.sh",
         ],
         arguments: &[],
+        wanted: "",
         remedy: "needs java; Maven has org.apache.kafka:kafka_2.13",
     },
     InstalledServer {
         name: "nats",
         programs: &["nats-server"],
         arguments: &["--version"],
+        wanted: "",
         remedy: "go install github.com/nats-io/nats-server/v2@latest",
     },
     InstalledServer {
         name: "rabbitmq",
         programs: &["rabbitmq-server", "/usr/sbin/rabbitmq-server"],
         arguments: &[],
+        wanted: "",
         remedy: "apt-get install rabbitmq-server",
     },
     InstalledServer {
         name: "java",
         programs: &["java"],
         arguments: &["-version"],
+        wanted: "",
         remedy: "apt-get install default-jre-headless",
     },
 ];
 
-/// What proofs need besides: a version of a server that no package has, and disks whose power can be cut. `seatrial doctor` does
-/// not list these.
-const OTHERS: [InstalledServer; 3] = [
+/// What proofs need besides: certain versions of servers, and disks whose power can be cut. `seatrial doctor` does not list
+/// these.
+const OTHERS: [InstalledServer; 4] = [
+    InstalledServer {
+        name: "nats-server 2.9.1 or 2.9.10 to 2.9.19",
+        programs: &["nats-server"],
+        arguments: &["--version"],
+        wanted: "v2.9.1",
+        remedy: "apt-get install nats-server on Debian 12",
+    },
     InstalledServer {
         name: "nats-server-2.12.1",
         programs: &["nats-server-2.12.1"],
         arguments: &["--version"],
+        wanted: "",
         remedy: "go install github.com/nats-io/nats-server/v2@v2.12.1, and copy it to a folder in PATH by this name",
     },
     InstalledServer {
         name: "mkfs.xfs",
         programs: &["mkfs.xfs", "/usr/sbin/mkfs.xfs", "/sbin/mkfs.xfs"],
         arguments: &["-V"],
+        wanted: "",
         remedy: "apt-get install xfsprogs",
     },
     InstalledServer {
         name: LOOP_DEVICES,
         programs: &["/dev/loop-control"],
         arguments: &[],
+        wanted: "",
         remedy: "run it as root, on a kernel that has them",
     },
 ];
@@ -133,7 +154,8 @@ impl InstalledServer {
         if self.name == LOOP_DEVICES && !rustix::process::geteuid().is_root() {
             return None;
         }
-        find_program(self.programs)
+        let path = find_program(self.programs)?;
+        (self.wanted.is_empty() || self.version(&path).contains(self.wanted)).then_some(path)
     }
 
     /// Its version, or its path if it has none to print. Asks the program, for at most 5 s.
@@ -220,6 +242,20 @@ mod tests {
             find_program(&["/nowhere/server", "no-such-program-7"]),
             None
         );
+    }
+
+    #[test]
+    fn another_version_counts_as_missing() {
+        let mut shell = InstalledServer {
+            name: "shell",
+            programs: &["/bin/sh"],
+            arguments: &["-c", "echo v2.9.10"],
+            wanted: "v2.9.1",
+            remedy: "",
+        };
+        assert_eq!(shell.path(), Some(PathBuf::from("/bin/sh")));
+        shell.wanted = "v2.9.2";
+        assert_eq!(shell.path(), None);
     }
 
     #[test]

@@ -125,6 +125,23 @@ pub const PROOFS: &[PublishedFinding] = &[
         },
     },
     PublishedFinding {
+        name: "nats-concurrent-updates",
+        claim: "NATS 2.9 acknowledges two updates of one revision if a stream has replicas; with one it does not",
+        source: "nats-server issue 4320 (2023-07-18), Serializability of Expected-Last-Subject-Sequence is not guaranteed",
+        servers: &["nats-server 2.9.1 or 2.9.10 to 2.9.19"],
+        common: "nats --workload cas-register --faults none --time 8",
+        hit: FindingTest {
+            setting: "three replicas",
+            words: "--replicas 3",
+            expected: ExpectedVerdict::Only("nonlinearizable"),
+        },
+        control: FindingTest {
+            setting: "one replica",
+            words: "--replicas 1",
+            expected: ExpectedVerdict::Valid,
+        },
+    },
+    PublishedFinding {
         name: "nats-lost-acknowledged",
         claim: "NATS JetStream loses acknowledged messages when all servers lose power, unless it syncs before it acknowledges",
         source: "Jepsen, NATS 2.12.1 (2025-12-08); nats-server issue 7564; NATS' documentation, sync_interval",

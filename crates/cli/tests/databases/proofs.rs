@@ -15,6 +15,7 @@ fn published_findings_are_seen_again() {
             "prove",
             "postgres-write-skew",
             "etcd-serializable-reads",
+            "nats-concurrent-updates",
             "--json",
             "--out",
             "proofs",
@@ -27,8 +28,9 @@ fn published_findings_are_seen_again() {
     assert_eq!(output.status.code(), Some(0), "{text}");
     let document: Json = serde_json::from_slice(&output.stdout).unwrap();
     let proofs = document["proofs"].as_array().unwrap();
-    assert_eq!(proofs.len(), 2);
-    for (proof, anomaly) in proofs.iter().zip(["G2-item", "nonlinearizable"]) {
+    assert_eq!(proofs.len(), 3);
+    let anomalies = ["G2-item", "nonlinearizable", "nonlinearizable"];
+    for (proof, anomaly) in proofs.iter().zip(anomalies) {
         assert_eq!(proof["as_published"], true, "{proof:#}");
         let hit = &proof["hit"]["tests"][0];
         assert!(hit["anomalies"][anomaly].as_u64() > Some(0), "{proof:#}");
