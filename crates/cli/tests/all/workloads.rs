@@ -103,7 +103,7 @@ fn serve_one(scratch: &Scratch, workload: &str, f: &str) {
         "--time",
         "3",
         "--interval",
-        "0.4",
+        "0.6",
         "--workload",
         workload,
     ];
