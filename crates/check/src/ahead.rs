@@ -10,12 +10,14 @@ use std::thread::{Builder, scope};
 
 /// Chunks that each reader of a [`ChunkReadAhead`] may have decoded and not handed over: 2 MB each, as a rule.
 const AHEAD_MAX: usize = 2;
+/// Encoded bytes from which a chunk is long: a reader then waits until there is only one that it has handed over.
+const LONG_CHUNK: usize = 1 << 20;
 
 /// A source whose chunks are read and decoded by threads of its own while the caller works on earlier ones.
 ///
 /// The threads live for one round. Reader `r` of `n` decodes the chunks `r`, `r + n`, …; the caller takes from
-/// one after another, so order needs no lock. Costs `n * (AHEAD_MAX + 1)` chunks of memory. When the system gives no thread,
-/// the caller reads by itself.
+/// one after another, so order needs no lock. Costs `n * (AHEAD_MAX + 2)` chunks of memory, or `2 * n` if they are long. When the
+/// system gives no thread, the caller reads by itself.
 #[derive(Debug)]
 pub struct ChunkReadAhead<C> {
     chunks: Arc<C>,
@@ -44,11 +46,27 @@ impl<C: Chunks> ChunkReadAhead<C> {
     ) {
         assert!(number < readers, "a reader has no chunk of its own");
         let mut numbers = (number as u64..self.chunks.chunk_count()).step_by(readers);
+        // Handed over and not back.
+        let mut away = 0;
+        let mut is_long = false;
         loop {
-            let mut buffer = free.try_recv().unwrap_or_default();
+            let back = match free.try_recv() {
+                // Taken in turn by the caller, which waits for none of this reader while it has two.
+                Err(_) if is_long && away >= 2 => match free.recv() {
+                    Ok(buffer) => Some(buffer),
+                    Err(_) => return,
+                },
+                back => back.ok(),
+            };
+            away -= usize::from(back.is_some());
+            let mut buffer = back.unwrap_or_default();
             let next = numbers.next();
             let read = match next.map(|number| self.chunks.read_chunk(number, &mut buffer)) {
-                Some(Ok(Some(_))) => Ok(Some(buffer)),
+                Some(Ok(Some(chunk))) => {
+                    is_long = chunk.bytes().len() >= LONG_CHUNK;
+                    away += 1;
+                    Ok(Some(buffer))
+                }
                 Some(Err(error)) => Err(error),
                 Some(Ok(None)) | None => Ok(None),
             };
@@ -162,6 +180,7 @@ pub fn round_of(
 mod tests {
     use super::*;
     use seatrial_history::{History, HistoryError, Process, Value};
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     fn history(length: u64) -> History {
         let ops = (0..length).map(|number| {
@@ -231,6 +250,56 @@ mod tests {
                 assert_eq!(all, seen(&*history, until).unwrap(), "{readers}, {until}");
                 assert!(all.iter().copied().eq(0..all.len() as u64));
             }
+        }
+    }
+
+    /// Counts the chunks that are read.
+    struct Counted(History, AtomicU64);
+
+    impl Chunks for Counted {
+        type Error = HistoryError;
+        fn chunk_count(&self) -> u64 {
+            self.0.chunk_count()
+        }
+        fn read_chunk<'a>(
+            &self,
+            number: u64,
+            buffer: &'a mut ChunkBuffer,
+        ) -> Result<Option<&'a Chunk>, HistoryError> {
+            self.1.fetch_add(1, Ordering::SeqCst);
+            self.0.read_chunk(number, buffer)
+        }
+    }
+
+    impl ChunkSource for Counted {
+        fn round(&self, take: &mut Take<'_>) -> Result<(), SourceError> {
+            self.0.round(take)
+        }
+    }
+
+    #[test]
+    fn of_long_chunks_each_reader_has_two() {
+        for readers in [1, 2] {
+            let ops = (0..130_000).map(|number| {
+                let value = (0..40).map(|place| Value::Int(number * 1_000_003 + place * 7_919_777));
+                Op::invoke(Process::Client(7), "read", Value::List(value.collect()))
+            });
+            let counted = Counted(History::from_unindexed(ops.collect()), AtomicU64::new(0));
+            let source = ChunkReadAhead::new(Arc::new(counted), readers as usize);
+            let (mut taken, mut events) = (0, 0);
+            source
+                .round(&mut |chunk| {
+                    assert!(chunk.bytes().len() >= LONG_CHUNK || chunk.len() < 16_384);
+                    taken += 1;
+                    events += chunk.len();
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    // The first that a reader hands over may be long or not.
+                    let read = source.chunks.1.load(Ordering::SeqCst);
+                    assert!(read <= taken + 2 * readers, "{read} read, {taken} taken");
+                    ControlFlow::Continue(())
+                })
+                .unwrap();
+            assert_eq!(events, 130_000);
         }
     }
 

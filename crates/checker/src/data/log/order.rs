@@ -10,15 +10,31 @@ use seatrial_history::{OpType, Process};
 use serde_json::json;
 use std::collections::BTreeMap;
 
+/// No position.
+const NOWHERE: u32 = u32::MAX;
+
 /// The positions of a message in its log. Positions number the offsets in use, without gaps.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct LogPositions {
-    /// The last position whose representative it is: of several messages at one offset, the least value.
-    order: Option<u32>,
+    /// The last position whose representative it is: of several messages at one offset, the least value; or [`NOWHERE`].
+    order: u32,
     first: u32,
     last: u32,
     /// Number of offsets with this message.
     times: u32,
+}
+
+impl LogPositions {
+    const NONE: LogPositions = LogPositions {
+        order: NOWHERE,
+        first: 0,
+        last: 0,
+        times: 0,
+    };
+
+    fn order(&self) -> Option<u32> {
+        (self.order != NOWHERE).then_some(self.order)
+    }
 }
 
 /// The positions of all messages, and the message at each position.
@@ -104,7 +120,7 @@ fn commit(state: &mut LogState) {
 }
 
 fn orders(state: &LogState) -> LogOrders {
-    let mut places = vec![LogPositions::default(); state.log.messages.len()];
+    let mut places = vec![LogPositions::NONE; state.log.messages.len()];
     let mut logs = Vec::with_capacity(state.log.partitions.len());
     for partition in &state.log.partitions {
         let mut log = Vec::with_capacity(partition.offsets.len());
@@ -126,7 +142,7 @@ fn orders(state: &LogState) -> LogOrders {
                     least = message;
                 }
             }
-            places[least as usize].order = Some(place);
+            places[least as usize].order = place;
             log.push(least);
         }
         assert!(
@@ -189,8 +205,8 @@ impl LogCheck<'_> {
                 });
             }
         }
-        for (number, place) in self.orders.places.clone().into_iter().enumerate() {
-            if place.times > 1 {
+        for number in 0..self.orders.places.len() {
+            if self.orders.places[number].times > 1 {
                 self.report("duplicate", 1, |state, _| duplicate(state, number as u32));
             }
         }
@@ -297,7 +313,7 @@ impl LogCheck<'_> {
     fn neighbours(&mut self, adjacencies: &Adjacencies) {
         let mut wrong: Vec<(i64, MessageAdjacency, [u32; 2], AdjacencyUses)> = Vec::new();
         for (kind, [one, next], seen) in adjacencies.iter() {
-            let place = |message: u32| self.orders.places[message as usize].order;
+            let place = |message: u32| self.orders.places[message as usize].order();
             if let (Some(from), Some(to)) = (place(one), place(next)) {
                 let delta = i64::from(to) - i64::from(from);
                 if delta != 1 {
@@ -432,7 +448,7 @@ fn neighbours(
     };
     let why = if delta > 1 {
         let from = orders.places[pair[0] as usize]
-            .order
+            .order()
             .map_or(0, |place| place as usize + 1);
         let skipped = orders.logs[partition][from..]
             .iter()

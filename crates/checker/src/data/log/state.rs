@@ -494,8 +494,12 @@ impl LogState {
         }
     }
 
-    /// Ends the history: operations that never completed are of unknown outcome.
+    /// Ends the history: operations that never completed are of unknown outcome. What only operations need is given back.
     pub(super) fn close(&mut self) {
+        for log in &mut self.log.partitions {
+            log.values = DenseTable::default();
+            log.heights = Vec::new();
+        }
         let consumers = std::mem::take(&mut self.consumers);
         // By process: which of several messages at an offset comes first must not depend on a hash.
         let consumers: BTreeMap<Process, LogConsumer> = consumers.into_iter().collect();
