@@ -67,11 +67,18 @@ fn target_folder() -> anyhow::Result<PathBuf> {
     Ok(workspace()?.join(target))
 }
 
-/// A command of cargo in the workspace.
+/// A command of cargo in the workspace, with the environment that it would have without this program: `cargo xtask` says in
+/// variables which package runs, and the build scripts that look at them (ring's) would run again, with all that needs them.
 fn cargo(words: &str) -> anyhow::Result<Command> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace()?);
     command.args(words.split_whitespace());
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_MANIFEST_") || text.starts_with("CARGO_PKG_") {
+            command.env_remove(&name);
+        }
+    }
     Ok(command)
 }
 
