@@ -254,9 +254,9 @@ mod tests {
     }
 
     /// Counts the chunks that are read.
-    struct Counted(History, AtomicU64);
+    struct CountedReads(History, AtomicU64);
 
-    impl Chunks for Counted {
+    impl Chunks for CountedReads {
         type Error = HistoryError;
         fn chunk_count(&self) -> u64 {
             self.0.chunk_count()
@@ -271,7 +271,7 @@ mod tests {
         }
     }
 
-    impl ChunkSource for Counted {
+    impl ChunkSource for CountedReads {
         fn round(&self, take: &mut Take<'_>) -> Result<(), SourceError> {
             self.0.round(take)
         }
@@ -284,7 +284,7 @@ mod tests {
                 let value = (0..40).map(|place| Value::Int(number * 1_000_003 + place * 7_919_777));
                 Op::invoke(Process::Client(7), "read", Value::List(value.collect()))
             });
-            let counted = Counted(History::from_unindexed(ops.collect()), AtomicU64::new(0));
+            let counted = CountedReads(History::from_unindexed(ops.collect()), AtomicU64::new(0));
             let source = ChunkReadAhead::new(Arc::new(counted), readers as usize);
             let (mut taken, mut events) = (0, 0);
             source

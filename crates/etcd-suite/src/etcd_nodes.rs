@@ -3,7 +3,7 @@
 use crate::etcd_keys as keys;
 use crate::gateway::Gateway;
 use seatrial_generator::Membership;
-use seatrial_machine::{Fault, NodeId};
+use seatrial_machine::NodeId;
 use seatrial_runner::{BoxFuture, ClientError, NodePlace, NodeState, System, SystemMembers};
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
@@ -203,13 +203,5 @@ impl SystemMembers for EtcdSystem {
                 Ok(membership)
             }
         })
-    }
-
-    fn change<'a>(
-        &'a self,
-        _: &'a [NodePlace],
-        _: &'a Fault,
-    ) -> BoxFuture<'a, Result<String, ClientError>> {
-        Box::pin(async { Err("this suite changes no members".into()) })
     }
 }

@@ -114,14 +114,8 @@ impl Suite for Etcd {
             .one_of(READS, &["linearizable", "serializable"])?;
         let lease = setup.options.number(LEASE, 1..=3_600, 10)?;
         let (server, version) = SERVER.version("--version")?;
-        setup.note_version("etcd", (": ", TRIED), &version);
-        if setup.breaks_network && setup.nodes > 1 && !setup.network.has_whole_addresses() {
-            (setup.report)(format_args!(
-                " note: on the network `{}` the links between members cannot be cut, only those of clients: a member has one \
-                 address for all others",
-                setup.network
-            ));
-        }
+        setup.note_version("etcd", (": ", &[TRIED]), &version);
+        setup.note_uncut_links("member");
         let port = setup.first_port(2)?;
         let system = EtcdSystem {
             server,

@@ -165,7 +165,7 @@ impl Suite for Mariadb {
         let flush = setup.options.one_of(FLUSH, &["1", "2", "0"])?;
         let store = SqlStoreOptions::of(setup, &mariadb_client::DIALECT)?;
         let (server, version) = SERVER.version("--version")?;
-        setup.note_version("MariaDB", (" ", TRIED), &version);
+        setup.note_version("MariaDB", (" ", &[TRIED]), &version);
         let port = setup.first_port(1)?;
         let system = MariadbSystem {
             server,

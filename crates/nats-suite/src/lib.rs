@@ -232,22 +232,8 @@ impl Suite for Nats {
             )
             .into());
         }
-        let is_tried = TRIED
-            .iter()
-            .any(|tried| version.contains(&format!("v{tried}.")));
-        if !is_tried {
-            let tried = TRIED.join(", ");
-            (setup.report)(format_args!(
-                " note: this suite was tried with NATS {tried}, not with: {version}"
-            ));
-        }
-        if setup.breaks_network && setup.nodes > 1 && !setup.network.has_whole_addresses() {
-            (setup.report)(format_args!(
-                " note: on the network `{}` the links between servers cannot be cut, only those of clients: a server has one \
-                 address for all others",
-                setup.network
-            ));
-        }
+        setup.note_version("NATS", ("v", &TRIED), &version);
+        setup.note_uncut_links("server");
         let port = setup.first_port(nats_nodes::PORTS)?;
         let system = NatsSystem {
             server,

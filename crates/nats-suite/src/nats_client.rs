@@ -221,13 +221,13 @@ impl NatsStore {
                 Ok(None) => match self.is_empty().await {
                     Ok(true) => return Ok(StoreAnswer::value(Value::integers(&taken))),
                     Ok(false) => tokio::time::sleep(DRAIN_PAUSE).await,
-                    Err(refusal) => return Err(after(taken, refusal)),
+                    Err(refusal) => return Err(refusal.after(taken)),
                 },
-                Err(refusal) => return Err(after(taken, refusal)),
+                Err(refusal) => return Err(refusal.after(taken)),
             }
         }
         let late = StoreRefusal::failed("the queue was not empty in time");
-        Err(after(taken, late))
+        Err(late.after(taken))
     }
 
     /// Has each element been taken?
@@ -254,36 +254,9 @@ fn delivered(message: Message) -> Result<Option<(i64, Subject)>, StoreRefusal> {
     Ok(Some((element, acknowledge)))
 }
 
-/// The refusal of an operation that has taken these elements before.
-fn after(mut taken: Vec<i64>, refusal: StoreRefusal) -> StoreRefusal {
-    let reason = match refusal {
-        StoreRefusal::Failed(reason) if taken.is_empty() => return StoreRefusal::Failed(reason),
-        StoreRefusal::Perhaps(Value::Int(element), reason) => {
-            taken.push(element);
-            reason
-        }
-        StoreRefusal::Failed(reason)
-        | StoreRefusal::Unknown(reason)
-        | StoreRefusal::Perhaps(_, reason) => reason,
-    };
-    StoreRefusal::Perhaps(Value::integers(&taken), reason)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_drain_took_is_not_forgotten() {
-        let failed = || StoreRefusal::failed("lost");
-        assert_eq!(after(vec![], failed()), failed());
-        let perhaps =
-            |elements: &[i64]| StoreRefusal::Perhaps(Value::integers(elements), "lost".into());
-        assert_eq!(after(vec![3, 4], failed()), perhaps(&[3, 4]));
-        let one = StoreRefusal::Perhaps(Value::Int(5), "lost".into());
-        assert_eq!(after(vec![3], one.clone()), perhaps(&[3, 5]));
-        assert_eq!(after(vec![], one), perhaps(&[5]));
-    }
 
     #[test]
     fn deliveries_differ_from_errors() {

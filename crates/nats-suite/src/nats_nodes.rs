@@ -4,7 +4,6 @@ use crate::NatsSettings;
 use crate::jetstream_streams::{self as streams, streams as streams_of};
 use crate::nats_connection::NatsConnection;
 use seatrial_generator::Membership;
-use seatrial_machine::Fault;
 use seatrial_runner::{
     BoxFuture, ClientError, NodePlace, NodeState, System, SystemMembers, json_page,
 };
@@ -214,14 +213,6 @@ impl SystemMembers for NatsSystem {
             }
             Ok(membership)
         })
-    }
-
-    fn change<'a>(
-        &'a self,
-        _: &'a [NodePlace],
-        _: &'a Fault,
-    ) -> BoxFuture<'a, Result<String, ClientError>> {
-        Box::pin(async { Err("this suite changes no members".into()) })
     }
 }
 

@@ -207,7 +207,7 @@ impl Suite for Postgres {
         let reads_anywhere = setup.options.one_of(READS, &["any", "primary"])? == "any";
         let store = SqlStoreOptions::of(setup, &postgres_client::DIALECT)?;
         let (server, version) = SERVER.version("--version")?;
-        setup.note_version("PostgreSQL", (" ", TRIED), &version);
+        setup.note_version("PostgreSQL", (" ", &[TRIED]), &version);
         let port = setup.first_port(1)?;
         let user = OrdinaryUser::find(&USERS)?;
         let system = PostgresSystem {

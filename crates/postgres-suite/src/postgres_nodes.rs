@@ -4,7 +4,7 @@ use crate::initial_data::InitialData;
 use crate::postgres_session::PostgresSession;
 use crate::tables;
 use seatrial_generator::Membership;
-use seatrial_machine::{Fault, NodeId};
+use seatrial_machine::NodeId;
 use seatrial_runner::{
     BoxFuture, ClientError, NodePlace, NodeState, OrdinaryUser, System, SystemMembers,
 };
@@ -162,14 +162,6 @@ impl SystemMembers for PostgresSystem {
                 Ok(membership)
             }
         })
-    }
-
-    fn change<'a>(
-        &'a self,
-        _: &'a [NodePlace],
-        _: &'a Fault,
-    ) -> BoxFuture<'a, Result<String, ClientError>> {
-        Box::pin(async { Err("this suite changes no members".into()) })
     }
 }
 

@@ -149,7 +149,7 @@ impl Suite for Rabbitmq {
         }
         setup.note_version(
             "RabbitMQ",
-            ("rabbitmq_server-", TRIED),
+            ("rabbitmq_server-", &[TRIED]),
             &server.display().to_string(),
         );
         let port = setup.first_port(rabbitmq_nodes::PORTS)?;

@@ -208,39 +208,12 @@ impl RabbitmqStore {
                     }
                     tokio::time::sleep(DRAIN_PAUSE).await;
                 }
-                Err(StoreRefusal::Perhaps(Value::Int(element), reason)) => {
-                    taken.push(element);
-                    return Err(StoreRefusal::Perhaps(Value::integers(&taken), reason));
-                }
-                Err(refusal) => return Err(after(&taken, refusal)),
+                Err(refusal) => return Err(refusal.after(taken)),
             }
             if Instant::now() >= deadline {
                 let late = StoreRefusal::failed("the queue was not empty for long enough");
-                return Err(after(&taken, late));
+                return Err(late.after(taken));
             }
         }
-    }
-}
-
-/// The refusal of an operation that has taken these elements before.
-fn after(taken: &[i64], refusal: StoreRefusal) -> StoreRefusal {
-    match refusal {
-        StoreRefusal::Failed(reason) if !taken.is_empty() => {
-            StoreRefusal::Perhaps(Value::integers(taken), reason)
-        }
-        other => other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_drain_took_is_not_forgotten() {
-        let late = || StoreRefusal::failed("late");
-        assert_eq!(after(&[], late()), late());
-        let taken = StoreRefusal::Perhaps(Value::integers(&[3, 4]), "late".into());
-        assert_eq!(after(&[3, 4], late()), taken);
     }
 }

@@ -5,7 +5,7 @@ use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Connection, ConnectionProperties};
 use seatrial_generator::Membership;
-use seatrial_machine::{Fault, NodeId};
+use seatrial_machine::NodeId;
 use seatrial_runner::{BoxFuture, ClientError, NodePlace, System, SystemMembers, json_page};
 use serde_json::{Value as Json, json};
 use std::fs;
@@ -254,14 +254,6 @@ impl SystemMembers for RabbitmqSystem {
             }
             Ok(membership)
         })
-    }
-
-    fn change<'a>(
-        &'a self,
-        _: &'a [NodePlace],
-        _: &'a Fault,
-    ) -> BoxFuture<'a, Result<String, ClientError>> {
-        Box::pin(async { Err("this suite changes no members".into()) })
     }
 }
 

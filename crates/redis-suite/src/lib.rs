@@ -245,7 +245,7 @@ impl Suite for Redis {
     fn deploy(&self, setup: &Setup<'_>) -> Result<Deployment, SuiteError> {
         let settings = Settings::read(self.0, setup.options)?;
         let (server, version) = SERVER.version("--version")?;
-        setup.note_version("Redis", ("v=", TRIED), &version);
+        setup.note_version("Redis", ("v=", &[TRIED]), &version);
         let is_cut = setup.breaks_network && self.0 != RedisTopology::One;
         if is_cut && !setup.network.has_whole_addresses() {
             (setup.report)(format_args!(

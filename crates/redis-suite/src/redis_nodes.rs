@@ -6,7 +6,7 @@ use crate::redis_session::{GROUP, word};
 use crate::{RedisTopology, Settings};
 use redis::{Value as Reply, cmd};
 use seatrial_generator::Membership;
-use seatrial_machine::{Fault, NodeId};
+use seatrial_machine::NodeId;
 use seatrial_runner::{BoxFuture, ClientError, NodePlace, NodeState, System, SystemMembers};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -157,14 +157,6 @@ impl SystemMembers for RedisSystem {
                 Ok(membership)
             }
         })
-    }
-
-    fn change<'a>(
-        &'a self,
-        _: &'a [NodePlace],
-        _: &'a Fault,
-    ) -> BoxFuture<'a, Result<String, ClientError>> {
-        Box::pin(async { Err("this suite changes no members".into()) })
     }
 }
 

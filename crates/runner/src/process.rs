@@ -107,12 +107,14 @@ pub trait SystemMembers: Send + Sync {
     ) -> BoxFuture<'a, Result<Membership, ClientError>>;
 
     /// Carries out [`Fault::Join`] or [`Fault::Leave`], and returns when that has taken effect, with a description; an error when
-    /// it has not after a while. It may take effect later all the same.
+    /// it has not after a while. It may take effect later all the same. By default members do not change.
     fn change<'a>(
         &'a self,
-        places: &'a [NodePlace],
-        change: &'a Fault,
-    ) -> BoxFuture<'a, Result<String, ClientError>>;
+        _places: &'a [NodePlace],
+        _change: &'a Fault,
+    ) -> BoxFuture<'a, Result<String, ClientError>> {
+        Box::pin(async { Err("this suite changes no members".into()) })
+    }
 }
 
 /// Address, folder and network of one node.

@@ -53,12 +53,25 @@ impl Setup<'_> {
         }
     }
 
-    /// A note for the user, unless a server's program says that its version is the one that the suite was tried with: in `said`
+    /// A note for the user, unless a server's program says that its version is one that the suite was tried with: in `said`
     /// that number stands after `mark`.
-    pub fn note_version(&self, system: &str, (mark, tried): (&str, &str), said: &str) {
-        if !said.contains(&format!("{mark}{tried}.")) {
+    pub fn note_version(&self, system: &str, (mark, tried): (&str, &[&str]), said: &str) {
+        let is_tried = |tried: &&str| said.contains(&format!("{mark}{tried}."));
+        if !tried.iter().any(is_tried) {
             (self.report)(format_args!(
-                " note: this suite was tried with {system} {tried}, not with: {said}"
+                " note: this suite was tried with {system} {}, not with: {said}",
+                tried.join(", ")
+            ));
+        }
+    }
+
+    /// A note for the user if links may be cut, but those between nodes (`server`, `member`) cannot be on this network.
+    pub fn note_uncut_links(&self, node: &str) {
+        if self.breaks_network && self.nodes > 1 && !self.network.has_whole_addresses() {
+            (self.report)(format_args!(
+                " note: on the network `{}` the links between {node}s cannot be cut, only those of clients: a {node} has one \
+                 address for all others",
+                self.network
             ));
         }
     }

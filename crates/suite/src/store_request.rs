@@ -185,6 +185,24 @@ impl StoreRefusal {
     pub fn unknown(reason: impl Display) -> StoreRefusal {
         StoreRefusal::Unknown(reason.to_string())
     }
+
+    /// The refusal of an operation that has taken these elements before what is refused here.
+    #[must_use]
+    pub fn after(self, mut taken: Vec<i64>) -> StoreRefusal {
+        let reason = match self {
+            StoreRefusal::Failed(reason) if taken.is_empty() => {
+                return StoreRefusal::Failed(reason);
+            }
+            StoreRefusal::Perhaps(Value::Int(element), reason) => {
+                taken.push(element);
+                reason
+            }
+            StoreRefusal::Failed(reason)
+            | StoreRefusal::Unknown(reason)
+            | StoreRefusal::Perhaps(_, reason) => reason,
+        };
+        StoreRefusal::Perhaps(Value::integers(&taken), reason)
+    }
 }
 
 /// A connection to a store that answers [`DataRequest`]s. [`StoreClient`] makes a client of a test from it.

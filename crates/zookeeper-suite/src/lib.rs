@@ -190,14 +190,8 @@ impl Suite for ZooKeeper {
             Some(folder) => ServerJars::in_folder(folder)?,
             None => ServerJars::of_debian(JAVA.install)?,
         };
-        setup.note_version("ZooKeeper", ("", TRIED), &jars.version);
-        if setup.breaks_network && setup.nodes > 1 && !setup.network.has_whole_addresses() {
-            (setup.report)(format_args!(
-                " note: on the network `{}` the links between servers cannot be cut, only those of clients: a server has one \
-                 address for all others",
-                setup.network
-            ));
-        }
+        setup.note_version("ZooKeeper", ("", &[TRIED]), &jars.version);
+        setup.note_uncut_links("server");
         let port = setup.first_port(3)?;
         let system = ZooKeeperSystem {
             java: JAVA.find()?,

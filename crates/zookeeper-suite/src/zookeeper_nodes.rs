@@ -4,7 +4,7 @@ use crate::server_status::ServerMode;
 use crate::znode_tree::{self as tree, TreeDigest};
 use crate::zookeeper_session::ZooKeeperSession;
 use seatrial_generator::Membership;
-use seatrial_machine::{Fault, NodeId};
+use seatrial_machine::NodeId;
 use seatrial_runner::{BoxFuture, ClientError, NodePlace, NodeState, System, SystemMembers};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -214,14 +214,6 @@ impl SystemMembers for ZooKeeperSystem {
                 Ok(membership)
             }
         })
-    }
-
-    fn change<'a>(
-        &'a self,
-        _: &'a [NodePlace],
-        _: &'a Fault,
-    ) -> BoxFuture<'a, Result<String, ClientError>> {
-        Box::pin(async { Err("this suite changes no members".into()) })
     }
 }
 

@@ -97,3 +97,15 @@ fn transactions_of_reads_are_reads() {
     assert!(!DataRequest::Transaction(&[read, append]).is_read());
     assert!(!DataRequest::Drain.is_read());
 }
+
+#[test]
+fn what_a_drain_took_is_not_forgotten() {
+    let failed = || StoreRefusal::failed("lost");
+    assert_eq!(failed().after(vec![]), failed());
+    let perhaps =
+        |elements: &[i64]| StoreRefusal::Perhaps(Value::integers(elements), "lost".into());
+    assert_eq!(failed().after(vec![3, 4]), perhaps(&[3, 4]));
+    let one = StoreRefusal::Perhaps(Value::Int(5), "lost".into());
+    assert_eq!(one.clone().after(vec![3]), perhaps(&[3, 5]));
+    assert_eq!(one.after(vec![]), perhaps(&[5]));
+}
