@@ -11,13 +11,16 @@
 
 use crate::etcd_keys::{self as keys, KeyEntry};
 use crate::gateway::{Gateway, GatewayError};
-use seatrial_history::{Key, Mop, Observed, Value};
+use seatrial_history::{Key, Mop, Value};
 use seatrial_machine::{NodeId, Rng};
 use seatrial_runner::{BoxFuture, Client, ClientError, ClientSlot, Clients};
-use seatrial_suite::{DataRequest, DataStore, StoreAnswer, StoreClient, StoreRefusal, Transfer};
+use seatrial_suite::{
+    DataRequest, DataStore, KeyChange, KeyText as _, StoreAnswer, StoreClient, StoreRefusal,
+    Transfer,
+};
 use serde_json::{Value as Json, json};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Opens clients.
@@ -275,26 +278,16 @@ impl EtcdStore {
         let names: BTreeSet<String> = mops.iter().map(|mop| data(mop.key())).collect();
         let names: Vec<String> = names.into_iter().collect();
         let is_list = !matches!(self.workload, "rw-register" | "long-fork");
-        self.change(&names, |entries| executed(mops, entries, is_list))
-            .await
+        self.change(&names, |entries| {
+            KeyChange::of_transaction(mops, entries, data, is_list)
+        })
+        .await
     }
 
     async fn transfer(&mut self, transfer: Transfer) -> Result<StoreAnswer, StoreRefusal> {
         let names = [account(transfer.from), account(transfer.to)];
         self.change(&names, |entries| {
-            let [from, to] = entries else {
-                return Err("an account is missing".into());
-            };
-            let rest = from.number(OPENING_BALANCE)? - transfer.amount;
-            if rest < 0 {
-                return Err("insufficient funds".into());
-            }
-            let sum = to.number(OPENING_BALANCE)? + transfer.amount;
-            let writes = [
-                (names[0].clone(), rest.to_string()),
-                (names[1].clone(), sum.to_string()),
-            ];
-            Ok(KeyChange::put(writes, None))
+            KeyChange::of_transfer(&transfer, entries, OPENING_BALANCE)
         })
         .await
     }
@@ -406,60 +399,6 @@ impl EtcdStore {
     }
 }
 
-/// What a transaction writes, and its result.
-struct KeyChange {
-    writes: Vec<(String, String)>,
-    value: Option<Value>,
-}
-
-impl KeyChange {
-    fn put(writes: impl IntoIterator<Item = (String, String)>, value: Option<Value>) -> KeyChange {
-        KeyChange {
-            writes: writes.into_iter().collect(),
-            value,
-        }
-    }
-}
-
-/// The effect of micro-operations on the entries that were read.
-fn executed(mops: &[Mop], entries: &[KeyEntry], is_list: bool) -> Result<KeyChange, String> {
-    let mut state: BTreeMap<&str, KeyEntry> = BTreeMap::new();
-    for entry in entries {
-        state.insert(&entry.key, entry.clone());
-    }
-    let mut writes = BTreeMap::new();
-    let mut seen = Vec::with_capacity(mops.len());
-    for mop in mops {
-        let name = data(mop.key());
-        let entry = state
-            .get_mut(name.as_str())
-            .ok_or_else(|| format!("{name} was not read"))?;
-        let value = match mop {
-            Mop::Read { key, .. } => {
-                let observed = match (&entry.value, is_list) {
-                    (None, _) => Observed::Nil,
-                    (Some(_), true) => Observed::List(entry.numbers()?.into()),
-                    (Some(_), false) => Observed::Register(entry.number(0)?),
-                };
-                seen.push(Mop::Read {
-                    key: key.clone(),
-                    observed,
-                });
-                continue;
-            }
-            Mop::Append { element, .. } => match &entry.value {
-                Some(list) => format!("{list},{element}"),
-                None => element.to_string(),
-            },
-            Mop::Write { value, .. } => value.to_string(),
-        };
-        entry.value = Some(value.clone());
-        writes.insert(name, value);
-        seen.push(mop.clone());
-    }
-    Ok(KeyChange::put(writes, Some(Value::Txn(Arc::from(seen)))))
-}
-
 /// The elements in the keys of a reply, and the entries.
 fn elements(prefix: &str, reply: &Json) -> Result<(Vec<i64>, Vec<KeyEntry>), String> {
     let entries = keys::entries(reply)?;
@@ -489,36 +428,4 @@ fn data(key: &Key) -> String {
 
 fn account(number: i64) -> String {
     format!("account/{number}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn micro_operations_see_those_before_them() {
-        let read = |key| Mop::Read {
-            key: Key::Int(key),
-            observed: Observed::Nil,
-        };
-        let append = |key, element| Mop::Append {
-            key: Key::Int(key),
-            element,
-        };
-        let entry = |key: &str, value: Option<&str>| KeyEntry {
-            key: key.into(),
-            value: value.map(str::to_owned),
-            revision: 3,
-        };
-        let entries = [entry("data/1", Some("4")), entry("data/2", None)];
-        let mops = [read(1), append(1, 5), read(1), read(2), append(1, 6)];
-        let change = executed(&mops, &entries, true).expect("a change");
-        assert_eq!(change.writes, [("data/1".to_owned(), "4,5,6".to_owned())]);
-        let value = change.value.expect("a value").to_string();
-        assert_eq!(
-            value,
-            "[[:r 1 [4]] [:append 1 5] [:r 1 [4 5]] [:r 2 nil] [:append 1 6]]"
-        );
-        assert!(executed(&[read(9)], &entries, true).is_err());
-    }
 }

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use seatrial_suite::KeyText;
 use serde_json::{Value as Json, json};
 
 /// A key with its value, as it was read.
@@ -15,26 +16,13 @@ pub(crate) struct KeyEntry {
     pub(crate) revision: i64,
 }
 
-impl KeyEntry {
-    /// The value as a number; `absent` if there is none.
-    pub(crate) fn number(&self, absent: i64) -> Result<i64, String> {
-        match &self.value {
-            None => Ok(absent),
-            Some(text) => text
-                .parse()
-                .map_err(|_| format!("{}: {text:?} is no number", self.key)),
-        }
+impl KeyText for KeyEntry {
+    fn key(&self) -> &str {
+        &self.key
     }
 
-    /// The value as a list of numbers.
-    pub(crate) fn numbers(&self) -> Result<Vec<i64>, String> {
-        let words = self.value.iter().flat_map(|text| text.split(','));
-        words
-            .map(|word| {
-                word.parse()
-                    .map_err(|_| format!("{}: {word:?} is no number", self.key))
-            })
-            .collect()
+    fn text(&self) -> Option<&str> {
+        self.value.as_deref()
     }
 }
 

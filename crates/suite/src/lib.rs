@@ -54,6 +54,7 @@
 //!
 //! What is absent: this crate knows no system by name, and opens no process, socket or file; [`Suite::deploy`] does.
 
+mod key_change;
 mod network_choice;
 mod node_addresses;
 mod option;
@@ -65,6 +66,7 @@ mod store_request;
 mod tls_files;
 mod tool;
 
+pub use key_change::{KeyChange, KeyText};
 pub use network_choice::{NetworkChoice, parse_network_choice};
 pub use node_addresses::parse_node_addresses;
 pub use option::{OptionValues, SuiteOption, Verb};

@@ -1,7 +1,7 @@
 //! One session with a server, and which of its errors are definite.
 
 use seatrial_runner::ClientError;
-use seatrial_suite::StoreRefusal;
+use seatrial_suite::{KeyText, StoreRefusal};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -33,24 +33,15 @@ impl Znode {
     pub(crate) fn is_missing(&self) -> bool {
         self.version < 0
     }
+}
 
-    /// The data as a number; `absent` if there are none.
-    pub(crate) fn number(&self, absent: i64) -> Result<i64, String> {
-        if self.text.is_empty() {
-            return Ok(absent);
-        }
-        let number = self.text.parse();
-        number.map_err(|_| format!("{}: {:?} is no number", self.path, self.text))
+impl KeyText for Znode {
+    fn key(&self) -> &str {
+        &self.path
     }
 
-    /// The data as a list of numbers.
-    pub(crate) fn numbers(&self) -> Result<Vec<i64>, String> {
-        let words = self.text.split(',').filter(|word| !word.is_empty());
-        let number = |word: &str| {
-            word.parse()
-                .map_err(|_| format!("{}: {word:?} is no number", self.path))
-        };
-        words.map(number).collect()
+    fn text(&self) -> Option<&str> {
+        Some(self.text.as_str()).filter(|text| !text.is_empty())
     }
 }
 

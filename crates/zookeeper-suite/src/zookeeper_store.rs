@@ -12,12 +12,13 @@
 
 use crate::znode_tree::{self as tree, ACCOUNTS, IDS, QUEUE};
 use crate::zookeeper_session::{Znode, ZooKeeperSession, of_read, of_write};
-use seatrial_history::{Key, Mop, Observed, Transfer, Value};
+use seatrial_history::{Key, Mop, Transfer, Value};
 use seatrial_machine::NodeId;
 use seatrial_runner::{BoxFuture, Client, ClientError, ClientSlot, Clients};
-use seatrial_suite::{DataRequest, DataStore, StoreAnswer, StoreClient, StoreRefusal};
+use seatrial_suite::{
+    DataRequest, DataStore, KeyChange, KeyText as _, StoreAnswer, StoreClient, StoreRefusal,
+};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use zookeeper_client::Error;
 
@@ -102,7 +103,7 @@ impl ZooKeeperStore {
                 let path = tree::counter(key);
                 self.change(std::slice::from_ref(&path), |znodes| {
                     let sum = znodes[0].number(0)? + by;
-                    Ok(ZnodeChange::of([(path.clone(), sum.to_string())], None))
+                    Ok(KeyChange::put([(path.clone(), sum.to_string())], None))
                 })
                 .await
             }
@@ -113,7 +114,7 @@ impl ZooKeeperStore {
                     let balances = znodes.iter().map(|znode| znode.number(0));
                     let balances = balances.collect::<Result<Vec<i64>, String>>()?;
                     let pairs: Vec<(i64, i64)> = (0..).zip(balances).collect();
-                    Ok(ZnodeChange::of([], Some(Value::balances(&pairs))))
+                    Ok(KeyChange::put([], Some(Value::balances(&pairs))))
                 })
                 .await
             }
@@ -247,7 +248,7 @@ impl ZooKeeperStore {
     async fn change(
         &mut self,
         paths: &[String],
-        decide: impl Fn(&[Znode]) -> Result<ZnodeChange, String>,
+        decide: impl Fn(&[Znode]) -> Result<KeyChange, String>,
     ) -> Result<StoreAnswer, StoreRefusal> {
         let began = Instant::now();
         while began.elapsed() < self.patience {
@@ -290,26 +291,16 @@ impl ZooKeeperStore {
         let paths: BTreeSet<String> = mops.iter().map(|mop| tree::data(mop.key())).collect();
         let paths: Vec<String> = paths.into_iter().collect();
         let is_list = !matches!(self.workload, "rw-register" | "long-fork");
-        self.change(&paths, |znodes| executed(mops, znodes, is_list))
-            .await
+        self.change(&paths, |znodes| {
+            KeyChange::of_transaction(mops, znodes, tree::data, is_list)
+        })
+        .await
     }
 
     async fn transfer(&mut self, transfer: Transfer) -> Result<StoreAnswer, StoreRefusal> {
         let paths = [tree::account(transfer.from), tree::account(transfer.to)];
         self.change(&paths, |znodes| {
-            let [from, to] = znodes else {
-                return Err("an account is missing".into());
-            };
-            let rest = from.number(0)? - transfer.amount;
-            if rest < 0 {
-                return Err("insufficient funds".into());
-            }
-            let sum = to.number(0)? + transfer.amount;
-            let writes = [
-                (paths[0].clone(), rest.to_string()),
-                (paths[1].clone(), sum.to_string()),
-            ];
-            Ok(ZnodeChange::of(writes, None))
+            KeyChange::of_transfer(&transfer, znodes, 0)
         })
         .await
     }
@@ -424,89 +415,5 @@ impl ZooKeeperStore {
             Ok(false) => Err(StoreRefusal::failed("not held any more")),
             Err(error) => Err(of_write(&error)),
         }
-    }
-}
-
-/// What a transaction writes, and its result.
-struct ZnodeChange {
-    writes: Vec<(String, String)>,
-    value: Option<Value>,
-}
-
-impl ZnodeChange {
-    fn of(writes: impl IntoIterator<Item = (String, String)>, value: Option<Value>) -> ZnodeChange {
-        ZnodeChange {
-            writes: writes.into_iter().collect(),
-            value,
-        }
-    }
-}
-
-/// The effect of micro-operations on the znodes that were read.
-fn executed(mops: &[Mop], znodes: &[Znode], is_list: bool) -> Result<ZnodeChange, String> {
-    let mut state: BTreeMap<&str, Znode> = BTreeMap::new();
-    for znode in znodes {
-        state.insert(&znode.path, znode.clone());
-    }
-    let mut writes = BTreeMap::new();
-    let mut seen = Vec::with_capacity(mops.len());
-    for mop in mops {
-        let path = tree::data(mop.key());
-        let znode = state
-            .get_mut(path.as_str())
-            .ok_or_else(|| format!("{path} was not read"))?;
-        let text = match mop {
-            Mop::Read { key, .. } => {
-                let observed = match (znode.text.is_empty(), is_list) {
-                    (true, _) => Observed::Nil,
-                    (false, true) => Observed::List(znode.numbers()?.into()),
-                    (false, false) => Observed::Register(znode.number(0)?),
-                };
-                seen.push(Mop::Read {
-                    key: key.clone(),
-                    observed,
-                });
-                continue;
-            }
-            Mop::Append { element, .. } if znode.text.is_empty() => element.to_string(),
-            Mop::Append { element, .. } => format!("{},{element}", znode.text),
-            Mop::Write { value, .. } => value.to_string(),
-        };
-        znode.text.clone_from(&text);
-        writes.insert(path, text);
-        seen.push(mop.clone());
-    }
-    Ok(ZnodeChange::of(writes, Some(Value::Txn(Arc::from(seen)))))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn micro_operations_see_those_before_them() {
-        let read = |key| Mop::Read {
-            key: Key::Int(key),
-            observed: Observed::Nil,
-        };
-        let append = |key, element| Mop::Append {
-            key: Key::Int(key),
-            element,
-        };
-        let znode = |path: &str, text: &str| Znode {
-            path: path.into(),
-            text: text.into(),
-            version: 3,
-        };
-        let znodes = [znode("/data/1", "4"), znode("/data/2", "")];
-        let mops = [read(1), append(1, 5), read(1), read(2), append(1, 6)];
-        let change = executed(&mops, &znodes, true).expect("a change");
-        assert_eq!(change.writes, [("/data/1".to_owned(), "4,5,6".to_owned())]);
-        let value = change.value.expect("a value").to_string();
-        assert_eq!(
-            value,
-            "[[:r 1 [4]] [:append 1 5] [:r 1 [4 5]] [:r 2 nil] [:append 1 6]]"
-        );
-        assert!(executed(&[read(9)], &znodes, true).is_err());
     }
 }
