@@ -134,6 +134,8 @@ pub(crate) struct Wide {
     process_ids: Lazy<u32>,
     template_ids: Lazy<u32>,
     pairs: Lazy<i64>,
+    /// One number.
+    paired_count: Lazy<u64>,
     /// Key id plus one, 0 without key; empty when no operation has a key.
     keys: Lazy<u32>,
     operands: Lazy<i64>,
@@ -189,6 +191,7 @@ impl Chunk {
     }
 
     /// The index of the operation at `place`.
+    #[inline]
     pub fn index(&self, place: usize) -> u64 {
         match self.indices().get(place) {
             Some(&index) => index,
@@ -278,6 +281,7 @@ impl Chunk {
     }
 
     /// Field and entry ids of the operation at `place`.
+    #[inline]
     fn extra_ids(&self, place: usize) -> &[(u32, u32)] {
         match self.extra_starts().get(place..) {
             Some(&[start, end, ..]) => &self.extras()[start as usize..end as usize],

@@ -3,7 +3,7 @@
 use super::element::{Element, elements};
 use super::verdict_builder::VerdictBuilder;
 use crate::{Checker, FoldChecker, OnlineChecker, Verdict};
-use seatrial_history::chunk::ValueView;
+use seatrial_history::chunk::{ChunkOps, ValueView};
 use seatrial_history::{
     Chunk, Extra, FixedMap, Fold, History, Key, Op, OpType, Order, Process, Symbol, Value,
 };
@@ -170,8 +170,7 @@ impl KeyedTally {
             for (sum, count) in self.kinds.iter_mut().zip([invoked, ok, fail, info]) {
                 *sum += count;
             }
-            let paired = chunk.pairs().iter().filter(|pair| **pair > 0);
-            self.paired += paired.count() as u64;
+            self.paired += chunk.paired_count();
             return;
         }
         let columns = chunk.kinds().iter().zip(chunk.process_ids());
@@ -294,6 +293,15 @@ impl<S: Default> KeyedStates<S> {
 /// A pass over a chunk: keys and processes are looked up by their ids in the chunk, not in hash tables.
 struct ChunkPass<'a, S> {
     chunk: &'a Chunk,
+    // Columns of the chunk, which are asked for once here and not for each operation.
+    kinds: &'a [OpType],
+    times: &'a [i64],
+    process_ids: &'a [u32],
+    pairs: &'a [i64],
+    /// By template id.
+    functions: Vec<Symbol>,
+    has_extra: bool,
+    ops: ChunkOps<'a>,
     states: &'a mut KeyedStates<S>,
     /// By key id, and last for operations without a key: the place of the state, once it is known.
     places: Vec<Option<usize>>,
@@ -307,30 +315,62 @@ impl<'a, S: Default> ChunkPass<'a, S> {
             states,
             places: vec![None; chunk.key_count() + 1],
             under_way: chunk.processes().iter().map(|_| None).collect(),
+            kinds: chunk.kinds(),
+            times: chunk.times(),
+            process_ids: chunk.process_ids(),
+            pairs: chunk.pairs(),
+            functions: chunk.template_fs().collect(),
+            has_extra: chunk.has_extra(),
+            ops: chunk.ops(),
             chunk,
         }
     }
 
-    /// Applies the operation at `place`, which has no key in its value, and nil for one if it has `integers` (of a set?).
+    /// Applies the operation at `place`, which has this template. The integers that a read returned are passed as they are in the
+    /// chunk if it `takes_integers`.
     fn apply<J: DataType<State = S>>(
         &mut self,
         data_type: &J,
-        place: usize,
-        op: &Op,
-        (integers, is_set): (Option<&[i64]>, bool),
+        (place, template): (usize, usize),
+        takes_integers: bool,
     ) {
+        let chunk = self.chunk;
+        let kind = self.kinds[place];
+        let view = (takes_integers && kind == OpType::Ok).then(|| chunk.value(place));
+        let (integers, is_set) = match view {
+            Some(ValueView::Integers(integers)) => (Some(integers), false),
+            Some(ValueView::IntegerSet(integers)) => (Some(integers), true),
+            _ => (None, false),
+        };
+        let value = match integers {
+            Some(_) => Value::Nil,
+            None => self.ops.value(place),
+        };
+        let extra = if self.has_extra {
+            self.ops.extra(place)
+        } else {
+            Extra::NONE
+        };
+        let process = self.process_ids[place] as usize;
         let started = self.started(place);
-        let state = self.state(place);
+        // Field by field, not by way of an operation: to build one takes as long as most checkers take for it.
         let event = OperationEvent {
+            index: chunk.index(place),
+            time: self.times[place],
+            kind,
+            process: chunk.processes()[process],
+            f: self.functions[template],
+            value: &value,
             integers,
             is_set,
-            ..OperationEvent::new(op, &op.value, started.as_ref())
+            extra: &extra,
+            invocation: started.as_ref(),
         };
-        data_type.apply(state, &event);
-        if op.is_invoke() {
-            let started = StartedOperation::new(op, op.value.clone());
-            let position = self.chunk.first_position() + place as u64;
-            let process = self.chunk.process_ids()[place] as usize;
+        data_type.apply(self.state(place), &event);
+        if kind == OpType::Invoke {
+            let (index, time) = (event.index, event.time);
+            let started = StartedOperation { index, time, value };
+            let position = chunk.first_position() + place as u64;
             if let Some((position, started)) = self.under_way[process].replace((position, started))
             {
                 self.states.keep(position, started);
@@ -341,7 +381,8 @@ impl<'a, S: Default> ChunkPass<'a, S> {
     /// The state of the key of the operation at `place`.
     fn state(&mut self, place: usize) -> &mut S {
         let chunk = self.chunk;
-        let key = chunk.key_id(place);
+        let has_keys = self.places.len() > 1;
+        let key = has_keys.then(|| chunk.key_id(place)).flatten();
         let id = key.map_or(chunk.key_count(), |id| id as usize);
         let states = &mut *self.states;
         let place = *self.places[id]
@@ -351,8 +392,11 @@ impl<'a, S: Default> ChunkPass<'a, S> {
 
     /// Takes the invocation of the operation at `place`, if it is known.
     fn started(&mut self, place: usize) -> Option<StartedOperation> {
+        if self.pairs[place] <= 0 {
+            return None;
+        }
         let invocation = self.chunk.invocation(place)?;
-        let process = self.chunk.process_ids()[place] as usize;
+        let process = self.process_ids[place] as usize;
         let own = self.under_way[process].take_if(|it| it.0 == invocation);
         match own {
             Some((_, started)) => Some(started),
@@ -399,22 +443,14 @@ impl<J: DataType> Fold for DataTypeFold<J> {
             return ControlFlow::Continue(());
         }
         let takes_integers = is_any(J::INTEGER_READS);
-        let mut ops = chunk.ops();
+        let is_client = chunk.processes().iter().map(|one| one.is_client());
+        let is_client: Vec<bool> = is_client.collect();
         let mut pass = ChunkPass::new(chunk, states);
-        for (place, template) in chunk.template_ids().iter().enumerate() {
-            if wanted[*template as usize] && chunk.process(place).is_client() {
-                let takes_integers =
-                    takes_integers[*template as usize] && chunk.kinds()[place] == OpType::Ok;
-                let (integers, is_set) = match takes_integers.then(|| chunk.value(place)) {
-                    Some(ValueView::Integers(integers)) => (Some(integers), false),
-                    Some(ValueView::IntegerSet(integers)) => (Some(integers), true),
-                    _ => (None, false),
-                };
-                let op = match integers {
-                    Some(_) => ops.without_value(place),
-                    None => ops.without_key(place),
-                };
-                pass.apply(&self.0, place, &op, (integers, is_set));
+        let columns = chunk.template_ids().iter().zip(chunk.process_ids());
+        for (place, (template, process)) in columns.enumerate() {
+            let template = *template as usize;
+            if wanted[template] && is_client[*process as usize] {
+                pass.apply(&self.0, (place, template), takes_integers[template]);
             }
         }
         pass.end();

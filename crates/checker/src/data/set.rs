@@ -106,15 +106,13 @@ impl DataType for Set {
         };
         let mut lost = Vec::new();
         let (mut present, mut recovered, mut unread) = (0, Vec::new(), 0);
-        let sorted = added.sorted();
-        for (element, one) in sorted.iter().map(|one| (&one.0, one.1)) {
-            match (read.contains(element), one.acknowledged) {
+        for (element, one) in added.iter() {
+            match (read.contains(&element), one.acknowledged) {
                 (true, None) => recovered.push(element),
                 (true, Some(_)) => present += 1,
                 (false, None) => {}
                 (false, Some(completion)) if completion > began => unread += 1,
                 (false, Some(completion)) => {
-                    lost.push(element);
                     builder.anomaly("lost", || {
                         let summary = format!(
                             "The addition of {element} (op {}) succeeded (op {completion}), but the last read (op \
@@ -123,6 +121,7 @@ impl DataType for Set {
                         );
                         (vec![completion, index], summary)
                     });
+                    lost.push(element);
                 }
             }
         }
@@ -142,8 +141,8 @@ impl DataType for Set {
                 counted(unread, "element")
             ));
         }
-        builder.list("lost", lost.into_iter());
-        builder.list("recovered", recovered.into_iter());
+        builder.list("lost", lost.iter());
+        builder.list("recovered", recovered.iter());
         builder.list("unexpected", unexpected.into_iter());
     }
 }

@@ -1,5 +1,6 @@
 //! Iterates over the operations of a chunk.
 
+use super::layout::shape;
 use super::{Chunk, MopView, ValueView};
 use crate::{Extra, Mop, Observed, Op, Value};
 use std::sync::Arc;
@@ -7,6 +8,10 @@ use std::sync::Arc;
 /// Builds the operations of a chunk in order. Consecutive equal texts, fields and lists share memory.
 pub struct ChunkOps<'a> {
     chunk: &'a Chunk,
+    // Columns of the chunk, which are asked for once here and not for each operation.
+    template_ids: &'a [u32],
+    operand_starts: &'a [u32],
+    operands: &'a [i64],
     next: usize,
     /// Values of the entries of extra fields, once built.
     entries: Vec<Option<Value>>,
@@ -20,11 +25,10 @@ impl<'a> ChunkOps<'a> {
     pub(crate) fn new(chunk: &'a Chunk) -> ChunkOps<'a> {
         let entries = chunk.entry_starts.len().saturating_sub(1);
         ChunkOps {
-            chunk,
-            next: 0,
             entries: vec![None; entries],
             single: vec![None; entries],
             lists: vec![None; chunk.key_count()],
+            ..ChunkOps::forgetful(chunk)
         }
     }
 
@@ -32,23 +36,14 @@ impl<'a> ChunkOps<'a> {
     pub(crate) fn forgetful(chunk: &'a Chunk) -> ChunkOps<'a> {
         ChunkOps {
             chunk,
+            template_ids: chunk.template_ids(),
+            operand_starts: chunk.operand_starts(),
+            operands: chunk.operands(),
             next: 0,
             entries: Vec::new(),
             single: Vec::new(),
             lists: Vec::new(),
         }
-    }
-
-    /// The operation at `place` without its independent key, for a reader who takes that from [`Chunk::key_id`]. It shares memory
-    /// with those built before.
-    pub fn without_key(&mut self, place: usize) -> Op {
-        let value = self.value(place);
-        self.with_value(place, value)
-    }
-
-    /// The same with nil for its value, for a reader who takes that from [`Chunk::value`].
-    pub fn without_value(&mut self, place: usize) -> Op {
-        self.with_value(place, Value::Nil)
     }
 
     /// The operation at `place`.
@@ -59,13 +54,6 @@ impl<'a> ChunkOps<'a> {
             Some(key) => Value::Keyed(chunk.key(key).clone(), value.into()),
             None => value,
         };
-        self.with_value(place, value)
-    }
-
-    /// The operation at `place` with this value.
-    #[inline]
-    fn with_value(&mut self, place: usize, value: Value) -> Op {
-        let chunk = self.chunk;
         Op {
             index: chunk.index(place),
             time: chunk.times()[place],
@@ -77,7 +65,18 @@ impl<'a> ChunkOps<'a> {
         }
     }
 
-    fn value(&mut self, place: usize) -> Value {
+    /// The value of the operation at `place`, without its independent key. It shares memory with those built before.
+    #[inline]
+    pub fn value(&mut self, place: usize) -> Value {
+        let template = &self.chunk.templates[self.template_ids[place] as usize];
+        if template.shape == shape::INT {
+            // Most values by far.
+            return Value::Int(self.operands[self.operand_starts[place] as usize]);
+        }
+        self.any_value(place)
+    }
+
+    fn any_value(&mut self, place: usize) -> Value {
         let values = |integers: &[i64]| integers.iter().map(|&number| Value::Int(number)).collect();
         match self.chunk.value(place) {
             ValueView::Nil => Value::Nil,
@@ -117,7 +116,16 @@ impl<'a> ChunkOps<'a> {
         }
     }
 
-    fn extra(&mut self, place: usize) -> Extra {
+    /// The extra fields of the operation at `place`. They share memory with those built before.
+    #[inline]
+    pub fn extra(&mut self, place: usize) -> Extra {
+        if self.chunk.extra_ids(place).is_empty() {
+            return Extra::NONE;
+        }
+        self.some_extra(place)
+    }
+
+    fn some_extra(&mut self, place: usize) -> Extra {
         let chunk = self.chunk;
         match *chunk.extra_ids(place) {
             [] => Extra::NONE,

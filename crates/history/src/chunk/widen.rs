@@ -15,6 +15,7 @@ impl Wide {
         self.process_ids.reset();
         self.template_ids.reset();
         self.pairs.reset();
+        self.paired_count.reset();
         self.keys.reset();
         self.operands.reset();
         self.operand_starts.reset();
@@ -39,6 +40,7 @@ impl Chunk {
         wide.process_ids.take_memory(memory.process_ids);
         wide.template_ids.take_memory(memory.template_ids);
         wide.pairs.take_memory(memory.pairs);
+        wide.paired_count.take_memory(memory.paired_count);
         wide.keys.take_memory(memory.keys);
         wide.operands.take_memory(memory.operands);
         wide.operand_starts.take_memory(memory.operand_starts);
@@ -148,6 +150,12 @@ impl Chunk {
     pub fn pairs(&self) -> &[i64] {
         let column = || self.column(column::PAIR);
         self.wide.pairs.get(|pairs| column().integers(pairs))
+    }
+
+    /// Completions that have an invocation. Counted once, for all who ask.
+    pub fn paired_count(&self) -> u64 {
+        let count = || self.pairs().iter().filter(|pair| **pair > 0).count() as u64;
+        self.wide.paired_count.get(|counted| counted.push(count()))[0]
     }
 
     /// Key id plus one of each operation, 0 without key; empty when no operation has a key.
