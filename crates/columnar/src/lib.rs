@@ -20,7 +20,8 @@
 //! A micro-operation's `f` is `append`, `w` or `r`; its `value` is what is appended, written, or seen in a register, its `read`
 //! the list that was seen. The attributes of the test stand in the file's metadata as `seatrial.attributes`, in JSON.
 //!
-//! ```
+#![cfg_attr(feature = "arrow", doc = "```")]
+#![cfg_attr(not(feature = "arrow"), doc = "```ignore")]
 //! use seatrial_columnar::{ColumnWriter, Target};
 //! use seatrial_history::{Op, Process, Value};
 //!
@@ -31,6 +32,8 @@
 //! assert!(file.starts_with(b"PAR1"));
 //! # Ok::<(), seatrial_columnar::ColumnError>(())
 //! ```
+
+#![cfg(feature = "arrow")]
 
 mod rows;
 
