@@ -23,9 +23,10 @@ use nats_nodes::NatsSystem;
 use seatrial_generator::Generator as _;
 use seatrial_generator::workload::{KeyOptions, LogOptions, Workload, WorkloadOptions, logs};
 use seatrial_machine::{FaultKind, Rng};
-use seatrial_runner::{NetworkKind, NodeLimits, ProcessNodes, ServerProgram};
+use seatrial_runner::{NodeLimits, ProcessNodes, ServerProgram};
 use seatrial_suite::{
-    Addressing, Deployment, Load, OptionValues, Setup, Suite, SuiteError, SuiteOption, Verb,
+    Addressing, Deployment, Load, NODE_DISK, OptionValues, Setup, Suite, SuiteError, SuiteOption,
+    Verb, node_disk, omitted_with_disks,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,7 +51,6 @@ const NATS_SERVER: &str = "nats-server";
 const REPLICAS: &str = "replicas";
 const SYNC: &str = "sync";
 const READS: &str = "reads";
-const DISK: &str = "disk";
 
 const OPTIONS: [SuiteOption; 5] = [
     SuiteOption {
@@ -81,17 +81,8 @@ const OPTIONS: [SuiteOption; 5] = [
         default: Some("leader"),
         verbs: &[Verb::Test],
     },
-    SuiteOption {
-        name: DISK,
-        value_name: "KIND",
-        about: "Disk of each server: folder (of the run), or ext4 or xfs on a loop device, whose power `--faults disk` cuts (root)",
-        default: Some("folder"),
-        verbs: &[Verb::Test],
-    },
+    NODE_DISK,
 ];
-
-/// Faults of disks that no file system on a loop device has: of them only the loss of power is left.
-const OMITTED_ON_DISKS: [&str; 4] = ["slow-disk", "write-errors", "read-errors", "no-space"];
 
 /// What streams and registers can carry out. The first is the default.
 const WORKLOADS: [&str; 7] = [
@@ -112,8 +103,8 @@ struct NatsSettings {
     syncs_always: bool,
     /// Does any replica answer reads?
     reads_anywhere: bool,
-    /// The file system that each server has for itself.
-    disk: Option<&'static str>,
+    /// Has each server a disk of its own?
+    has_disks: bool,
 }
 
 impl NatsSettings {
@@ -130,15 +121,9 @@ impl NatsSettings {
             replicas,
             syncs_always: options.one_of(SYNC, &["default", "always"])? == "always",
             reads_anywhere: options.one_of(READS, &["leader", "any"])? == "any",
-            disk: disk(options)?,
+            has_disks: node_disk(options)?.is_some(),
         })
     }
-}
-
-/// The file system that each server has for itself; `None`: a folder.
-fn disk(options: &OptionValues) -> Result<Option<&'static str>, String> {
-    let disk = options.one_of(DISK, &["folder", "ext4", "xfs"])?;
-    Ok(Some(disk).filter(|disk| *disk != "folder"))
 }
 
 impl Suite for Nats {
@@ -200,10 +185,7 @@ impl Suite for Nats {
     }
 
     fn omitted_faults_with(&self, options: &OptionValues) -> &'static [&'static str] {
-        match disk(options) {
-            Ok(Some(_)) => &OMITTED_ON_DISKS,
-            _ => self.omitted_faults(),
-        }
+        omitted_with_disks(options, self.omitted_faults())
     }
 
     fn log_patterns(&self) -> &'static [&'static str] {
@@ -245,17 +227,7 @@ impl Suite for Nats {
             ready: Duration::from_secs(40),
             ..NodeLimits::default()
         };
-        let mut nodes = ProcessNodes::new(Arc::new(system), setup.nodes);
-        if let Some(disk) = settings.disk {
-            if setup.network != NetworkKind::Local {
-                return Err(format!(
-                    "--{DISK} {disk} needs --network local, not {}: leave out faults of links",
-                    setup.network
-                )
-                .into());
-            }
-            nodes = nodes.with_disks(disk);
-        }
+        let nodes = setup.with_disks(ProcessNodes::new(Arc::new(system), setup.nodes))?;
         Ok(Deployment {
             nodes: Arc::new(nodes.with_port(port).with_limits(limits)),
             clients: Arc::new(NatsClients {

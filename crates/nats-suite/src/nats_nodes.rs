@@ -7,6 +7,7 @@ use seatrial_generator::Membership;
 use seatrial_runner::{
     BoxFuture, ClientError, NodePlace, NodeState, System, SystemMembers, json_page,
 };
+use seatrial_suite::sync_disk;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -76,7 +77,7 @@ impl System for NatsSystem {
             let (workload, replicas) = (self.workload, self.settings.replicas);
             streams::create(&connection, workload, replicas, self.timeout).await?;
             streams::formed(&connection, workload, replicas).await?;
-            if self.settings.disk.is_some() {
+            if self.settings.has_disks {
                 // A stream that was never synced would be lost as a whole at the first cut: nothing could be read then.
                 places.iter().try_for_each(sync_disk)?;
             }
@@ -165,12 +166,6 @@ impl NatsSystem {
         }
         Ok(text)
     }
-}
-
-/// Writes all that a server has to its disk.
-fn sync_disk(place: &NodePlace) -> Result<(), ClientError> {
-    let folder = std::fs::File::open(&place.folder)?;
-    Ok(rustix::fs::syncfs(folder)?)
 }
 
 /// The address of another port of a server.

@@ -138,7 +138,7 @@ const OTHERS: [InstalledServer; 4] = [
 ];
 
 /// Only root may use them.
-const LOOP_DEVICES: &str = "the use of loop devices";
+const LOOP_DEVICES: &str = "loop devices";
 
 impl InstalledServer {
     /// The server called `name`. Panics when there is none: names are in tables.
@@ -156,6 +156,16 @@ impl InstalledServer {
         }
         let path = find_program(self.programs)?;
         (self.wanted.is_empty() || self.version(&path).contains(self.wanted)).then_some(path)
+    }
+
+    /// That it is missing, and how to get it.
+    pub fn obstacle(&self) -> String {
+        let what = if self.name == LOOP_DEVICES {
+            "cannot be used"
+        } else {
+            "is not installed"
+        };
+        format!("{} {what}: {}", self.name, self.remedy)
     }
 
     /// Its version, or its path if it has none to print. Asks the program, for at most 5 s.
@@ -241,6 +251,20 @@ mod tests {
         assert_eq!(
             find_program(&["/nowhere/server", "no-such-program-7"]),
             None
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_its_remedy() {
+        let redis = InstalledServer::named("redis").obstacle();
+        assert_eq!(
+            redis,
+            "redis is not installed: apt-get install redis-server"
+        );
+        let devices = InstalledServer::named(LOOP_DEVICES).obstacle();
+        assert!(
+            devices.starts_with("loop devices cannot be used: run it as root"),
+            "{devices}"
         );
     }
 

@@ -90,6 +90,40 @@ pub const PROOFS: &[PublishedFinding] = &[
         },
     },
     PublishedFinding {
+        name: "redis-log-once-a-second",
+        claim: "Redis loses acknowledged writes when its power is cut if its log is synced once a second, and none if it always is",
+        source: "Redis' documentation, Persistence, appendfsync",
+        servers: &["redis", "mkfs.xfs", "loop devices"],
+        common: "redis --workload set --disk xfs --faults disk:all --fault-schedule one-at-a-time --interval 4 --time 15 --rate 2000",
+        hit: FindingTest {
+            setting: "appendfsync everysec, the default",
+            words: "--fsync everysec",
+            expected: ExpectedVerdict::AnyOf(&["lost"]),
+        },
+        control: FindingTest {
+            setting: "appendfsync always",
+            words: "--fsync always",
+            expected: ExpectedVerdict::Valid,
+        },
+    },
+    PublishedFinding {
+        name: "sqlite-wal-normal",
+        claim: "SQLite with a write-ahead log loses acknowledged commits when its power is cut if it syncs as in normal, none in full",
+        source: "SQLite's documentation, PRAGMA synchronous, and Write-Ahead Logging, 2.3",
+        servers: &["mkfs.xfs", "loop devices"],
+        common: "sqlite --nodes 1 --workload set --disk xfs --faults disk:all --fault-schedule one-at-a-time --interval 4 --time 15",
+        hit: FindingTest {
+            setting: "synchronous normal",
+            words: "--pragma-synchronous normal",
+            expected: ExpectedVerdict::AnyOf(&["lost"]),
+        },
+        control: FindingTest {
+            setting: "synchronous full",
+            words: "--pragma-synchronous full",
+            expected: ExpectedVerdict::Valid,
+        },
+    },
+    PublishedFinding {
         name: "etcd-serializable-reads",
         claim: "a serializable read of etcd is of one member and may be stale; the default read is linearizable",
         source: "etcd's documentation, KV API guarantees; Jepsen, etcd 3.4.3 (2020-01-30)",
@@ -145,7 +179,7 @@ pub const PROOFS: &[PublishedFinding] = &[
         name: "nats-lost-acknowledged",
         claim: "NATS JetStream loses acknowledged messages when all servers lose power, unless it syncs before it acknowledges",
         source: "Jepsen, NATS 2.12.1 (2025-12-08); nats-server issue 7564; NATS' documentation, sync_interval",
-        servers: &["nats-server-2.12.1", "mkfs.xfs", "the use of loop devices"],
+        servers: &["nats-server-2.12.1", "mkfs.xfs", "loop devices"],
         common: "nats --nats-server nats-server-2.12.1 --nodes 5 --workload set --disk xfs --faults disk:all \
 --fault-schedule one-at-a-time --interval 5 --time 30 --rate 200",
         hit: FindingTest {

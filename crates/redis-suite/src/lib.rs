@@ -33,8 +33,8 @@ use redis_nodes::RedisSystem;
 use seatrial_machine::FaultKind;
 use seatrial_runner::{NodeLimits, ProcessNodes, ServerProgram};
 use seatrial_suite::{
-    Addressing, Deployment, Load, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup, Suite,
-    SuiteError, SuiteOption, Verb,
+    Addressing, Deployment, Load, NODE_DISK, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup,
+    Suite, SuiteError, SuiteOption, Verb, node_disk, omitted_with_disks,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,11 +92,11 @@ const DISCOVERY: &str = "discovery";
 const READS: &str = "reads";
 const TRANSACTIONS: &str = "transactions";
 
-const OPTIONS: [SuiteOption; 6] = [
+const OPTIONS: [SuiteOption; 7] = [
     SuiteOption {
         name: FSYNC,
         value_name: "WHEN",
-        about: "When the log is synced: always, everysec, no; kills alone lose nothing with any of them",
+        about: "When the log is synced: always, everysec, no; kills alone lose nothing with any of them, losses of power (--disk) do",
         default: Some("everysec"),
         verbs: &[Verb::Test],
     },
@@ -135,6 +135,7 @@ const OPTIONS: [SuiteOption; 6] = [
         default: Some("script"),
         verbs: &[Verb::Test],
     },
+    NODE_DISK,
 ];
 
 /// What is under the keys of a workload's transactions, if they are to be sent in `MULTI`.
@@ -165,6 +166,8 @@ struct Settings {
     min_replicas: u64,
     by_role: bool,
     reads_anywhere: bool,
+    /// Has each node a disk of its own?
+    has_disks: bool,
 }
 
 impl Settings {
@@ -176,6 +179,7 @@ impl Settings {
             min_replicas: options.number(MIN_REPLICAS, 0..=2, 0)?,
             by_role: options.one_of(DISCOVERY, &["sentinel", "role"])? == "role",
             reads_anywhere: options.one_of(READS, &["primary", "any"])? == "any",
+            has_disks: node_disk(options)?.is_some(),
         })
     }
 }
@@ -228,6 +232,10 @@ impl Suite for Redis {
         &[FaultKind::Kill, FaultKind::Pause, FaultKind::Partition]
     }
 
+    fn omitted_faults_with(&self, options: &OptionValues) -> &'static [&'static str] {
+        omitted_with_disks(options, self.omitted_faults())
+    }
+
     fn addressing(&self) -> Addressing {
         match self.0 {
             RedisTopology::One => Addressing::ProxiesAtLeast,
@@ -264,7 +272,7 @@ impl Suite for Redis {
             ready: Duration::from_secs(40),
             ..NodeLimits::default()
         };
-        let nodes = ProcessNodes::new(Arc::new(system), setup.nodes);
+        let nodes = setup.with_disks(ProcessNodes::new(Arc::new(system), setup.nodes))?;
         Ok(Deployment {
             nodes: Arc::new(nodes.with_port(port).with_limits(limits)),
             clients: Arc::new(RedisClients {

@@ -23,7 +23,8 @@
 //!
 //! # What is absent
 //!
-//! - Losses of power: a killed process loses nothing that it has written, so `--pragma-synchronous off` loses nothing here.
+//! - Losses of power without `--disk`: a killed process loses nothing that it has written, so `--pragma-synchronous off` loses
+//!   nothing then.
 //! - Threads that share one connection.
 
 mod sqlite_client;
@@ -38,8 +39,9 @@ use seatrial_machine::FaultKind;
 use seatrial_runner::{BoxFuture, ClientError, ProcessNodes};
 use seatrial_sql::{SqlStoreOptions, TRANSACTIONS, model_of_transactions};
 use seatrial_suite::{
-    Deployment, Load, NodeSetup, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup, SqlLevel,
-    SqlSession, SqlSystem, Suite, SuiteError, SuiteOption, Verb,
+    Deployment, Load, NODE_DISK, NodeSetup, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup,
+    SqlLevel, SqlSession, SqlSystem, Suite, SuiteError, SuiteOption, Verb, node_disk,
+    omitted_with_disks,
 };
 use sqlite_client::SqliteClients;
 use sqlite_connection::SqliteSettings;
@@ -75,7 +77,7 @@ const SYNCHRONOUS_VALUES: &[&str] = &["full", "normal", "off", "extra", "on"];
 const CACHES: &[&str] = &["private", "shared"];
 const BEGINNINGS: &[&str] = &["deferred", "immediate", "exclusive"];
 
-const OPTIONS: [SuiteOption; 7] = [
+const OPTIONS: [SuiteOption; 8] = [
     option(
         ISOLATION,
         "LEVEL",
@@ -112,6 +114,7 @@ const OPTIONS: [SuiteOption; 7] = [
         &[Verb::Test],
     ),
     TRANSACTIONS,
+    NODE_DISK,
     SuiteOption {
         name: DATABASE,
         value_name: "FILE",
@@ -169,6 +172,10 @@ impl Suite for Sqlite {
         &[FaultKind::Kill, FaultKind::Pause]
     }
 
+    fn omitted_faults_with(&self, options: &OptionValues) -> &'static [&'static str] {
+        omitted_with_disks(options, self.omitted_faults())
+    }
+
     fn load(&self) -> Load {
         Load {
             rate: 500.0,
@@ -206,7 +213,14 @@ impl Suite for Sqlite {
         let store = SqlStoreOptions::of(setup, &sqlite_client::DIALECT)?;
         let settings = SqliteSettings::read(setup.options)?;
         let begin = begin_statement(setup.options)?;
-        let nodes = ProcessNodes::new(Arc::new(SqliteSystem { settings }), setup.nodes);
+        let has_disk = node_disk(setup.options)?.is_some();
+        if has_disk && setup.nodes > 1 {
+            return Err(
+                "--disk needs --nodes 1: all nodes open one file, on the disk of the first".into(),
+            );
+        }
+        let system = SqliteSystem { settings, has_disk };
+        let nodes = setup.with_disks(ProcessNodes::new(Arc::new(system), setup.nodes))?;
         Ok(Deployment {
             nodes: Arc::new(match setup.port {
                 Some(port) => nodes.with_port(port),

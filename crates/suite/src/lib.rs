@@ -57,6 +57,7 @@
 mod key_change;
 mod network_choice;
 mod node_addresses;
+mod node_disk;
 mod option;
 mod process_usage;
 mod setup;
@@ -69,6 +70,7 @@ mod tool;
 pub use key_change::{KeyChange, KeyText};
 pub use network_choice::{NetworkChoice, parse_network_choice};
 pub use node_addresses::parse_node_addresses;
+pub use node_disk::{NODE_DISK, node_disk, omitted_with_disks, sync_disk};
 pub use option::{OptionValues, SuiteOption, Verb};
 pub use process_usage::ProcessUsage;
 pub use seatrial_history::Transfer;

@@ -73,10 +73,7 @@ fn obstacle(proof: &PublishedFinding, suites: &Suites) -> Option<String> {
         ));
     }
     let missing = proof.missing();
-    let texts: Vec<String> = missing
-        .iter()
-        .map(|server| format!("{} is not installed: {}", server.name, server.remedy))
-        .collect();
+    let texts: Vec<String> = missing.iter().map(|one| one.obstacle()).collect();
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
