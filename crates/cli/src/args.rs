@@ -1,6 +1,5 @@
 //! Command-line arguments: one table of verbs and options, from which clap makes parser and help.
 
-mod archive;
 mod bench;
 mod check;
 mod own_system;
@@ -13,11 +12,6 @@ use crate::source::Reading;
 use crate::suites::HELP_WIDTH;
 use crate::version;
 use anyhow::{Result, anyhow};
-pub(crate) use archive::{
-    ArchiveArguments, ArchiveVerb, BeforeArguments, ChecksumArguments, CopyArguments,
-    LabelArguments, ListArguments, PlaceArguments, RecordArguments, RecordingArguments,
-    RepairCatalogArguments, ReplayArguments, ServeArguments, TruncateArguments, VerifyArguments,
-};
 pub(crate) use bench::{
     BenchArguments, BenchEnduranceArguments, BenchLoadArguments, BenchOpenArguments, BenchTopic,
 };
@@ -25,6 +19,7 @@ pub(crate) use check::CheckArguments;
 use clap::{Args, Parser, Subcommand};
 pub(crate) use own_system::{ClientArguments, ClientCheckArguments, ClientVerb, InitArguments};
 pub(crate) use plan::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb};
+use seatrial_archive_commands::ArchiveArguments;
 use seatrial_check::MinimumLoad;
 use seatrial_interchange::import::Options;
 use seatrial_proofs::ProveArguments;

@@ -2,7 +2,6 @@
 
 use crate::node_logs;
 use crate::opened::of_source;
-use crate::output::complain;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_check::{Ground, Options, SharedSource, Unwatched, is_refuted, prove, references};
 use seatrial_checker::{Aims, CertificateStatus, Checker, Overview, Validity, Verdict};
@@ -13,6 +12,7 @@ use seatrial_report::{
     results_json, text,
 };
 use seatrial_runner::RunFolder;
+use seatrial_terminal::complain;
 use seatrial_verify::Certificate;
 use serde_json::Value as Json;
 use std::io::IsTerminal;

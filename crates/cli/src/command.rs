@@ -1,6 +1,5 @@
 //! One file a verb.
 
-pub(crate) mod archive;
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod client_findings;

@@ -1,13 +1,12 @@
 //! When a check must stop, and how far it is.
 
-use crate::interrupt::Interrupt;
 use crate::meter::bar;
-use crate::output::complain;
 use crate::resources::resident;
 use indicatif::ProgressBar;
 use seatrial_check::{CheckStage, Stopped, Watch};
 use seatrial_files::SystemMemory;
 use seatrial_machine::counted;
+use seatrial_terminal::{Interrupt, complain};
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -13,16 +13,13 @@
 mod args;
 mod checked_run;
 mod command;
-mod exit;
 mod guard;
 mod independent;
-mod interrupt;
 mod load;
 mod logging;
 mod meter;
 mod node_logs;
 mod opened;
-mod output;
 mod place;
 mod plan;
 mod progress;
@@ -30,12 +27,12 @@ mod resources;
 mod source;
 mod suite_tools;
 mod suites;
+mod verdict_exit;
 mod version;
 
 use args::{Arguments, Command};
 use clap::{CommandFactory as _, FromArgMatches as _};
-use exit::Exit;
-use output::complain;
+use seatrial_terminal::{Exit, complain};
 use std::process::ExitCode;
 use suite_tools::ToolCall;
 use suites::Suites;
@@ -132,7 +129,7 @@ fn run(command: Command, suites: &Suites) -> anyhow::Result<Exit> {
         Command::Init(arguments) => command::init_file::run(&arguments),
         Command::Client(arguments) => command::client_findings::run(&arguments),
         Command::Node(arguments) => command::node::run(&arguments, suites),
-        Command::Archive(arguments) => command::archive::run(&arguments),
+        Command::Archive(arguments) => seatrial_archive_commands::run(&arguments),
         Command::Prove(arguments) => command::prove::run(&arguments, suites),
         Command::Schedule(arguments) => command::sql_schedule::run(&arguments, suites),
         Command::Bench(arguments) => command::bench::run(&arguments, suites),

@@ -5,9 +5,9 @@
 //! `tracing` in the crate that detects it, and one line here. A node of a test writes to its log file (`n1.log`), because
 //! that file is its standard error.
 
-use crate::output::for_screen;
 use anyhow::{Context as _, Result, bail};
 use seatrial_machine::unknown_name;
+use seatrial_terminal::for_screen;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
 use tracing::level_filters::LevelFilter;

@@ -1,8 +1,8 @@
 //! How far a long piece of work has come.
 
-use crate::output::complain;
 use indicatif::{ProgressBar, ProgressStyle};
 use seatrial_machine::counted;
+use seatrial_terminal::complain;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 

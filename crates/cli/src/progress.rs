@@ -1,9 +1,9 @@
 //! What a person sees while a test runs.
 
-use crate::output::complain;
 use indicatif::{ProgressBar, ProgressStyle};
 use seatrial_machine::counted;
 use seatrial_runner::{Observer, Phase, TestProgress};
+use seatrial_terminal::complain;
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::sync::Mutex;

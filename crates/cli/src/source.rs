@@ -2,7 +2,6 @@
 
 use crate::args::SourceArguments;
 use crate::load::{damages, is_test_file};
-use crate::output::complain;
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_checker::MissingPart;
 use seatrial_history::{
@@ -12,6 +11,7 @@ use seatrial_interchange::import::{
     self, Format, JepsenFile, Operations, Options, TextChunks, is_jepsen,
 };
 use seatrial_machine::unknown_name;
+use seatrial_terminal::complain;
 use serde_json::{Value as Json, json};
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Seek};

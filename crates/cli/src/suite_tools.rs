@@ -1,11 +1,10 @@
 //! Commands of suites: `seatrial SUITE NAME` and `seatrial bench SUITE`, from the tables of [`SuiteTool`].
 
-use crate::exit::Exit;
-use crate::output::{complaint, line};
 use crate::suites::{Suites, failure};
 use anyhow::Result;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use seatrial_suite::{OptionValues, SuiteTool, ToolExit, ToolSetup, find_tool};
+use seatrial_terminal::{Exit, complaint, line};
 use std::ffi::OsString;
 
 /// A command of a suite, with the values of its arguments and options.

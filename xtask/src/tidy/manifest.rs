@@ -14,6 +14,8 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("archive", &["blocks"]),
     ("archive-service", &["archive"]),
     ("archive-bench", &["archive"]),
+    ("terminal", &[]),
+    ("archive-commands", &["archive-service", "host", "terminal"]),
     ("task", &[]),
     ("history", &["blocks", "task"]),
     ("query", &["history"]),
@@ -59,7 +61,8 @@ const HOUSE: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "archive-service",
+            "archive-commands",
+            "terminal",
             "suite",
             "system",
             "kv-suite",

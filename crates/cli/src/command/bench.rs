@@ -3,8 +3,6 @@
 mod endurance;
 
 use crate::args::{BenchArguments, BenchLoadArguments, BenchOpenArguments, BenchTopic};
-use crate::exit::Exit;
-use crate::output::say;
 use crate::suites::{Suites, failure, fault_options_of};
 use anyhow::{Context as _, Result};
 use seatrial_generator::workload::WorkloadOptions;
@@ -12,6 +10,7 @@ use seatrial_history::TestFile;
 use seatrial_machine::{FaultKind, Rng};
 use seatrial_runner::{RunFolder, bench_interpreter};
 use seatrial_suite::{OptionValues, SimulatedTest, Work};
+use seatrial_terminal::{Exit, say};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tempfile::TempDir;

@@ -8,13 +8,10 @@ mod follow;
 mod proof;
 
 use crate::args::CheckArguments;
-use crate::exit::Exit;
 use crate::guard::{Guard, Limits};
-use crate::interrupt::Interrupt;
 use crate::load::{hint, is_test_file};
 use crate::node_logs::compiled;
 use crate::opened::{Opened, of_source};
-use crate::output::{complain, say};
 use crate::plan::state_planned_table;
 use crate::source::resolved;
 use crate::suites::Suites;
@@ -27,6 +24,7 @@ use seatrial_check::{
 };
 use seatrial_checker::Aims;
 use seatrial_history::{Provenance, TestFile};
+use seatrial_terminal::{Exit, Interrupt, complain, say};
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::time::Instant;

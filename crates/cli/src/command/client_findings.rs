@@ -1,12 +1,11 @@
 //! `seatrial client check`: what is wrong with a client.
 
 use crate::args::{ClientArguments, ClientCheckArguments, ClientVerb};
-use crate::exit::Exit;
-use crate::output::say;
 use anyhow::{Context as _, Result, anyhow};
 use seatrial_generator::workload;
 use seatrial_machine::{counted, unknown_name};
 use seatrial_system::{ClientCheck, check_client};
+use seatrial_terminal::{Exit, say};
 use serde_json::json;
 
 /// Carries the verb out.

@@ -1,12 +1,11 @@
 //! `seatrial completions`: what shells need to complete command lines.
 
 use crate::args::{Arguments, CompletionsArguments};
-use crate::exit::Exit;
-use crate::output::say;
 use crate::suite_tools;
 use crate::suites::Suites;
 use anyhow::{Context as _, Result};
 use clap::CommandFactory as _;
+use seatrial_terminal::{Exit, say};
 
 /// Carries the verb out. The names of suites, workloads, faults, planted bugs and checkers are those of this program.
 pub(crate) fn run(arguments: &CompletionsArguments, suites: &Suites) -> Result<Exit> {

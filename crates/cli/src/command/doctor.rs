@@ -1,10 +1,9 @@
 //! `seatrial doctor`: what this machine can do, and how to get what is missing.
 
 use crate::args::DoctorArguments;
-use crate::exit::Exit;
-use crate::output::say;
 use seatrial_namespace::{NetworkKind, best_kind, probe};
 use seatrial_proofs::{InstalledServer, SERVERS, find_program};
+use seatrial_terminal::{Exit, say};
 use serde_json::{Value as Json, json};
 use std::fs::OpenOptions;
 

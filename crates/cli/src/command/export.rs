@@ -2,10 +2,8 @@
 
 use super::import;
 use crate::args::ExportArguments;
-use crate::exit::Exit;
 use crate::meter::Meter;
 use crate::opened::Opened;
-use crate::output::say;
 use crate::place::Place;
 use crate::source::Source;
 use anyhow::{Context as _, Result, bail};
@@ -13,6 +11,7 @@ use seatrial_history::Provenance;
 use seatrial_interchange::export::registers::{RegisterError, RegisterLayout, RegisterWriter};
 use seatrial_interchange::export::{Layout, TextWriter};
 use seatrial_machine::{counted, unknown_name};
+use seatrial_terminal::{Exit, say};
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::Path;

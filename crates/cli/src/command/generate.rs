@@ -2,8 +2,6 @@
 
 use super::export::is_broken_pipe;
 use crate::args::GenerateArguments;
-use crate::exit::Exit;
-use crate::output::{complain, say};
 use crate::place::Place;
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -13,6 +11,7 @@ use seatrial_history::{Codec, HistoryWriter, Op, WriterOptions};
 use seatrial_interchange::export;
 use seatrial_interchange::export::registers::{RegisterLayout, RegisterWriter};
 use seatrial_machine::{counted, unknown_name};
+use seatrial_terminal::{Exit, complain, say};
 use serde_json::{Map, Value as Json, json};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};

@@ -1,17 +1,16 @@
 //! `seatrial import`: a foreign history becomes a test file.
 
 use crate::args::{ImportArguments, SourceArguments};
-use crate::exit::Exit;
 use crate::load::{damages, is_test_file};
 use crate::meter::Meter;
 use crate::opened::{Opened, of_source};
-use crate::output::{complain, say};
 use crate::place::Place;
 use crate::source::{Reading, Source};
 use anyhow::Result;
 use seatrial_checker::MissingPart;
 use seatrial_history::{HistoryWriter, TestFile, salvage_to};
 use seatrial_machine::counted;
+use seatrial_terminal::{Exit, complain, say};
 use serde_json::Value as Json;
 use std::ops::ControlFlow;
 

@@ -1,11 +1,10 @@
 //! `seatrial init`: files to begin with.
 
 use crate::args::InitArguments;
-use crate::exit::Exit;
-use crate::output::say;
 use anyhow::{Result, anyhow};
 use seatrial_machine::unknown_name;
 use seatrial_system::beginnings;
+use seatrial_terminal::{Exit, say};
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &InitArguments) -> Result<Exit> {

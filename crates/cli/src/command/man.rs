@@ -1,12 +1,11 @@
 //! `seatrial man`: the manual pages of all verbs.
 
 use crate::args::{Arguments, ManArguments};
-use crate::exit::Exit;
-use crate::output::say;
 use crate::suite_tools;
 use crate::suites::Suites;
 use anyhow::{Context as _, Result};
 use clap::CommandFactory as _;
+use seatrial_terminal::{Exit, say};
 use std::fs;
 
 /// Carries the verb out. The pages name what this program knows: its own suites, workloads and faults.

@@ -1,11 +1,10 @@
 //! `seatrial node`: one node of a suite's system, as a process of its own.
 
 use crate::args::NodeArguments;
-use crate::exit::Exit;
-use crate::output::complaint;
 use crate::suites::{Suites, failure};
 use anyhow::{Context as _, Result};
 use seatrial_suite::{NodeSetup, known_bug};
+use seatrial_terminal::{Exit, complaint};
 use std::path::PathBuf;
 
 /// Carries the verb out: serves until SIGTERM or Ctrl-C.

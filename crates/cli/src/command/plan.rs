@@ -1,8 +1,6 @@
 //! `seatrial plan`: plans without a system.
 
 use crate::args::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb};
-use crate::exit::Exit;
-use crate::output::say;
 use crate::plan::{ANYTHING, PlanFile, any_workload};
 use crate::suites::{Suites, failure};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -15,6 +13,7 @@ use seatrial_machine::{NodeId, Rng, counted, unknown_name};
 use seatrial_plan::{PlanEnvironment, PlanLimits, PlanOptions};
 use seatrial_suite::{Suite, vocabulary};
 use seatrial_system::DataSuite;
+use seatrial_terminal::{Exit, say};
 use std::fmt::Write as _;
 use std::time::Duration;
 

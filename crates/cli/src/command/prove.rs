@@ -1,13 +1,11 @@
 //! `seatrial prove`: published findings, each shown again by a test that finds it and one that finds nothing.
 
-use crate::exit::Exit;
-use crate::interrupt::Interrupt;
-use crate::output::{complain, say};
 use crate::suites::Suites;
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_machine::unknown_name;
 use seatrial_proofs::{PROOFS, ProveArguments, PublishedFinding, Reproduction, Series};
 use seatrial_runner::time_name;
+use seatrial_terminal::{Exit, Interrupt, complain, say};
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::time::SystemTime;

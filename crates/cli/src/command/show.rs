@@ -1,10 +1,8 @@
 //! `seatrial show`: what a file holds, as text.
 
 use crate::args::ShowArguments;
-use crate::exit::Exit;
 use crate::load::{hint, is_test_file, load, not_ended, salvage};
 use crate::opened::of_source;
-use crate::output::{complain, for_screen, say};
 use crate::source::resolved;
 use anyhow::{Context as _, Result};
 use seatrial_history::{Chunk, ChunkBuffer, ChunkSource as _, Op, OpView, TestFile};
@@ -12,6 +10,7 @@ use seatrial_interchange::export::{Layout, check_names, json};
 use seatrial_interchange::import::Options;
 use seatrial_query::Selection;
 use seatrial_report::ListingColumns;
+use seatrial_terminal::{Exit, complain, for_screen, say};
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::ops::ControlFlow;
 

@@ -2,10 +2,9 @@
 
 use crate::args::{RunArguments, SimArguments};
 use crate::checked_run::{CheckedRun, Keep, check_run};
-use crate::exit::Exit;
-use crate::output::{complain, say};
 use crate::plan::PlanFile;
 use crate::suites::{Suites, failure, fault_options, node_count};
+use crate::verdict_exit::verdict_exit;
 use anyhow::{Context as _, Result};
 use seatrial_check::NODE_STATES;
 use seatrial_checker::{Checker, Divergence, Finding, Validity, Verdict};
@@ -16,6 +15,7 @@ use seatrial_suite::{
     OptionValues, PlantedBug, SimulatedRun as Run, SimulatedTest, Simulator, Suite, Work,
     known_bug, known_workload, vocabulary,
 };
+use seatrial_terminal::{Exit, complain, say};
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -339,7 +339,7 @@ impl SimulationPlan {
         checked: &CheckedRun,
         tally: &SeedTally,
     ) -> Result<Exit> {
-        let exit = Exit::from(&checked.validity());
+        let exit = verdict_exit(&checked.validity());
         let attributes = self.attributes(seed, run);
         let keep = Keep {
             suite: self.suite.name(),

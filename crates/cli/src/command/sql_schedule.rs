@@ -1,11 +1,9 @@
 //! `seatrial schedule`: scripted interleavings of SQL sessions.
 
-use crate::exit::Exit;
-use crate::interrupt::Signals;
-use crate::output::{complaint, line, say};
 use crate::suites::Suites;
 use anyhow::{Context as _, Result, bail};
 use seatrial_schedule::{ScheduleArguments, ScheduleSeries};
+use seatrial_terminal::{Exit, Signals, complaint, line, say};
 use tokio::runtime::Builder;
 
 /// Carries the verb out. An interruption ends the servers with the series.

@@ -2,14 +2,12 @@
 
 use crate::args::{Rate, TestArguments};
 use crate::checked_run::{color, save_proofs, write, write_findings, write_picture};
-use crate::exit::Exit;
-use crate::interrupt::{Signals, signal_runtime};
 use crate::node_logs::{self, compiled};
 use crate::opened::of_source;
-use crate::output::{complain, complaint, say};
 use crate::plan::PlanFile;
 use crate::progress::Screen;
 use crate::suites::{Suites, failure, fault_options, node_count};
+use crate::verdict_exit::verdict_exit;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_check::{MinimumLoad, by_name};
 use seatrial_checker::Checker;
@@ -30,6 +28,7 @@ use seatrial_suite::{
     vocabulary,
 };
 use seatrial_system::{DataSuite, SystemFile};
+use seatrial_terminal::{Exit, Signals, complain, complaint, say, signal_runtime};
 use serde_json::{Map, Value as Json, json};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -534,7 +533,7 @@ impl PlannedTest {
         } else {
             say!("{}", text(&report, color()).trim_end());
         }
-        Ok(Exit::from(&outcome.validity()))
+        Ok(verdict_exit(&outcome.validity()))
     }
 }
 

@@ -1,8 +1,6 @@
 //! Does a long test need more memory than a short one?
 
 use crate::args::BenchEnduranceArguments;
-use crate::exit::Exit;
-use crate::output::say;
 use crate::resources::resident;
 use anyhow::{Result, ensure};
 use seatrial_generator::workload::{Workload, WorkloadOptions};
@@ -12,6 +10,7 @@ use seatrial_generator::{
 };
 use seatrial_history::{Op, OpType, Value};
 use seatrial_machine::Rng;
+use seatrial_terminal::{Exit, say};
 use std::time::{Duration, Instant};
 
 /// Growth from the first to the last look that still counts as none, in percent.

@@ -2,11 +2,10 @@
 
 use crate::args::CheckArguments;
 use crate::checked_run::{color, save, write, write_findings, write_picture};
-use crate::exit::Exit;
 use crate::node_logs;
 use crate::opened::{Opened, of_source};
-use crate::output::{complain, say};
 use crate::resources::Resources;
+use crate::verdict_exit::verdict_exit;
 use anyhow::{Result, anyhow, bail};
 use seatrial_check::{CheckAnswer, CheckQuestion, Ground, MinimumLoad, is_refuted, proves, replay};
 use seatrial_checker::{CertificateStatus, MissingPart, Validity, Verdict};
@@ -14,6 +13,7 @@ use seatrial_history::{TestFile, WriteError};
 use seatrial_report::{
     Drawing, Excerpt, OP_COLOR_FILE, Report, html, junit_xml, results_json, text,
 };
+use seatrial_terminal::{Exit, complain, say};
 use seatrial_verify::Certificate;
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -72,7 +72,7 @@ impl Ending<'_> {
         self.explain(&verdicts);
         self.show(&report, &document);
         let written = self.write(&report, &mut document, certificate);
-        let mut exit = Exit::from(&report.validity());
+        let mut exit = verdict_exit(&report.validity());
         if let Err(error) = written {
             complain!("seatrial: {error:#}");
             document["error"] = format!("{error:#}").into();

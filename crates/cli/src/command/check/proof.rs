@@ -1,12 +1,11 @@
 //! Certificates that are replayed on their own.
 
 use crate::args::CheckArguments;
-use crate::exit::Exit;
 use crate::opened::{Opened, of_source};
-use crate::output::say;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_history::Provenance;
 use seatrial_machine::counted;
+use seatrial_terminal::{Exit, say};
 use seatrial_verify::{Certificate, Proof, Unproven, Verifier};
 use serde_json::{Value as Json, json};
 use std::path::Path;

@@ -1,11 +1,11 @@
 //! A recording as a line of a table, as text, as JSON.
 //! (`docs/formats/archive-json.md`).
 
-use super::moment;
+use crate::moment;
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_archive::{Durability, Position, Recording, SegmentName};
 use seatrial_archive_service::SegmentDescription;
-use seatrial_report::thousands;
+use seatrial_machine::thousands;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -16,11 +16,11 @@ const GROUP_BYTES: u64 = 8 << 20;
 
 /// One recording.
 #[derive(Clone, Debug)]
-pub(super) struct RecordingEntry(pub(super) Recording);
+pub(crate) struct RecordingEntry(pub(crate) Recording);
 
 impl RecordingEntry {
     /// As JSON.
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let Recording {
             id,
             // Over a network it is not known.
@@ -56,7 +56,7 @@ impl RecordingEntry {
     }
 
     /// Is it being recorded (or was when its process ended), or not?
-    pub(super) fn state(&self) -> &'static str {
+    pub(crate) fn state(&self) -> &'static str {
         if self.0.stopped.is_some() {
             "stopped"
         } else {
@@ -65,7 +65,7 @@ impl RecordingEntry {
     }
 
     /// Over several lines.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let recording = &self.0;
         let mut text = format!("recording {}", recording.id);
         let mut line = |name: &str, value: String| {
@@ -112,7 +112,7 @@ impl RecordingEntry {
     }
 
     /// Its files as JSON.
-    pub(super) fn files_json(&self, files: &[SegmentDescription]) -> Value {
+    pub(crate) fn files_json(&self, files: &[SegmentDescription]) -> Value {
         let file = |segment: &SegmentDescription| {
             json!({
                 "file": self.file(segment),
@@ -127,7 +127,7 @@ impl RecordingEntry {
     }
 
     /// Its files as a table.
-    pub(super) fn files_text(&self, files: &[SegmentDescription]) -> String {
+    pub(crate) fn files_text(&self, files: &[SegmentDescription]) -> String {
         if files.is_empty() {
             return "  no files".to_owned();
         }
@@ -158,7 +158,7 @@ fn state(segment: &SegmentDescription) -> &'static str {
 }
 
 /// Recordings as a table; where copies came from, if there are any.
-pub(super) fn table(entries: &[RecordingEntry]) -> String {
+pub(crate) fn table(entries: &[RecordingEntry]) -> String {
     let head = [
         "ID", "LABEL", "STATE", "STARTED", "MESSAGES", "BYTES", "START", "END",
     ];
@@ -191,7 +191,7 @@ pub(super) fn table(entries: &[RecordingEntry]) -> String {
 }
 
 /// Cells under each other; those of some columns end at the right.
-pub(super) fn columns(rows: &[impl AsRef<[String]>], right: impl Fn(usize) -> bool) -> String {
+pub(crate) fn columns(rows: &[impl AsRef<[String]>], right: impl Fn(usize) -> bool) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.as_ref().get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -215,7 +215,7 @@ pub(super) fn columns(rows: &[impl AsRef<[String]>], right: impl Fn(usize) -> bo
 }
 
 /// What a user types: `none`, `batch`, `group`, `group:MS` or `group:MS:BYTES`.
-pub(super) fn parse_durability(text: &str) -> Result<Durability> {
+pub(crate) fn parse_durability(text: &str) -> Result<Durability> {
     let wrong = || {
         format!(
             "{text:?} is no durability; there are: none, group, group:MS, group:MS:BYTES, batch"
@@ -250,7 +250,7 @@ pub(super) fn parse_durability(text: &str) -> Result<Durability> {
 }
 
 /// As it is typed.
-pub(super) fn durability_text(durability: Durability) -> String {
+pub(crate) fn durability_text(durability: Durability) -> String {
     match durability {
         Durability::None => "none".to_owned(),
         Durability::Batch => "batch".to_owned(),

@@ -13,7 +13,7 @@ Exit status: 0 done, 1 damage or a difference was found (verify, checksum), 254 
 Example: journalctl -f | seatrial archive record logs --label journal, then \
 seatrial archive replay logs journal --follow"
 )]
-pub(crate) struct ArchiveArguments {
+pub struct ArchiveArguments {
     /// What to do.
     #[command(subcommand)]
     pub(crate) verb: ArchiveVerb,

@@ -1,23 +1,22 @@
 //! `seatrial archive list` and `describe`.
 
-use super::entry::{self, RecordingEntry};
-use super::folder;
-use super::moment;
-use super::place::Place;
-use super::remote;
-use crate::args::{ListArguments, RecordingArguments};
-use crate::exit::Exit;
-use crate::output::{complain, say};
+use crate::archive_arguments::{ListArguments, RecordingArguments};
+use crate::entry::{self, RecordingEntry};
+use crate::folder;
+use crate::moment;
+use crate::place::Place;
+use crate::remote;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_archive::{Archive, Position, RecordingFilter};
 use seatrial_archive_service::{LabelFilter, ListFilter, SegmentDescription};
 use seatrial_blocks::file::ReadFiles;
+use seatrial_terminal::{Exit, complain, say};
 use serde_json::json;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Carries `list` out.
-pub(super) fn list(arguments: &ListArguments) -> Result<Exit> {
+pub(crate) fn list(arguments: &ListArguments) -> Result<Exit> {
     let place = Place::parse(&arguments.place.archive)?;
     let span = span(arguments)?;
     let mut is_whole = true;
@@ -82,7 +81,7 @@ fn span(arguments: &ListArguments) -> Result<RangeInclusive<u64>> {
 }
 
 /// Carries `describe` out.
-pub(super) fn describe(arguments: &RecordingArguments) -> Result<Exit> {
+pub(crate) fn describe(arguments: &RecordingArguments) -> Result<Exit> {
     let place = Place::parse(&arguments.place.archive)?;
     let wanted = &arguments.recording;
     let mut is_whole = true;

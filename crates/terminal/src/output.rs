@@ -5,23 +5,23 @@ use std::fmt;
 use std::io::{ErrorKind, Write};
 
 /// Prints as `println!` does, but ignores a closed pipe (`| head`).
+#[macro_export]
 macro_rules! say {
     ($($arguments:tt)*) => {
-        $crate::output::line(format_args!($($arguments)*))
+        $crate::line(format_args!($($arguments)*))
     };
 }
-pub(crate) use say;
 
 /// Prints to standard error as `eprintln!` does, without characters that act on a terminal.
+#[macro_export]
 macro_rules! complain {
     ($($arguments:tt)*) => {
-        $crate::output::complaint(format_args!($($arguments)*))
+        $crate::complaint(format_args!($($arguments)*))
     };
 }
-pub(crate) use complain;
 
 /// Writes one line. Ignores a closed pipe, so that the exit status is still that of the verdict.
-pub(crate) fn line(text: fmt::Arguments<'_>) {
+pub fn line(text: fmt::Arguments<'_>) {
     let text = text.to_string();
     match writeln!(std::io::stdout(), "{}", for_screen(&text)) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -33,7 +33,7 @@ pub(crate) fn line(text: fmt::Arguments<'_>) {
 }
 
 /// Writes one line to standard error; an error is ignored, since there is nowhere left to report it.
-pub(crate) fn complaint(text: fmt::Arguments<'_>) {
+pub fn complaint(text: fmt::Arguments<'_>) {
     let text = text.to_string();
     let _ = writeln!(std::io::stderr(), "{}", for_screen(&text));
 }
@@ -60,7 +60,7 @@ fn color_length(text: &str) -> Option<usize> {
 
 /// The text with an escape (`\\u202e`) in place of characters that act on a terminal. In JSON, where they can only stand inside a
 /// string, that is the same string.
-pub(crate) fn for_screen(text: &str) -> Cow<'_, str> {
+pub fn for_screen(text: &str) -> Cow<'_, str> {
     if !text.contains(acts) {
         return Cow::Borrowed(text);
     }

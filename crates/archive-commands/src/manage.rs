@@ -1,19 +1,18 @@
 //! `seatrial archive truncate`, `purge`, `detach`, `attach`, `delete`, `label` and `compact`.
 
-use super::entry::RecordingEntry;
-use super::folder;
-use super::moment;
-use super::place::Place;
-use super::remote;
-use crate::args::{
+use crate::archive_arguments::{
     BeforeArguments, LabelArguments, PlaceArguments, RecordingArguments, TruncateArguments,
 };
-use crate::exit::Exit;
-use crate::output::say;
+use crate::entry::RecordingEntry;
+use crate::folder;
+use crate::moment;
+use crate::place::Place;
+use crate::remote;
 use anyhow::{Context as _, Result};
 use seatrial_archive::{Archive, ArchiveError};
 use seatrial_archive::{Position, RecordingId};
 use seatrial_archive_service::Operation;
+use seatrial_terminal::{Exit, say};
 use serde_json::json;
 
 /// Something done to a recording.
@@ -77,7 +76,7 @@ impl Change<'_> {
 }
 
 /// Carries `truncate` out.
-pub(super) fn truncate(arguments: &TruncateArguments) -> Result<Exit> {
+pub(crate) fn truncate(arguments: &TruncateArguments) -> Result<Exit> {
     change(
         &arguments.recording,
         &Change::Truncate(Position(arguments.to)),
@@ -85,7 +84,7 @@ pub(super) fn truncate(arguments: &TruncateArguments) -> Result<Exit> {
 }
 
 /// Carries `purge` out.
-pub(super) fn purge(arguments: &BeforeArguments) -> Result<Exit> {
+pub(crate) fn purge(arguments: &BeforeArguments) -> Result<Exit> {
     change(
         &arguments.recording,
         &Change::Purge(Position(arguments.before)),
@@ -93,7 +92,7 @@ pub(super) fn purge(arguments: &BeforeArguments) -> Result<Exit> {
 }
 
 /// Carries `detach` out.
-pub(super) fn detach(arguments: &BeforeArguments) -> Result<Exit> {
+pub(crate) fn detach(arguments: &BeforeArguments) -> Result<Exit> {
     change(
         &arguments.recording,
         &Change::Detach(Position(arguments.before)),
@@ -101,17 +100,17 @@ pub(super) fn detach(arguments: &BeforeArguments) -> Result<Exit> {
 }
 
 /// Carries `attach` out.
-pub(super) fn attach(arguments: &RecordingArguments) -> Result<Exit> {
+pub(crate) fn attach(arguments: &RecordingArguments) -> Result<Exit> {
     change(arguments, &Change::Attach)
 }
 
 /// Carries `delete` out.
-pub(super) fn delete(arguments: &RecordingArguments) -> Result<Exit> {
+pub(crate) fn delete(arguments: &RecordingArguments) -> Result<Exit> {
     change(arguments, &Change::Delete)
 }
 
 /// Carries `label` out.
-pub(super) fn label(arguments: &LabelArguments) -> Result<Exit> {
+pub(crate) fn label(arguments: &LabelArguments) -> Result<Exit> {
     change(&arguments.recording, &Change::Label(&arguments.label))
 }
 
@@ -156,7 +155,7 @@ fn change(arguments: &RecordingArguments, change: &Change<'_>) -> Result<Exit> {
 }
 
 /// Carries `compact` out.
-pub(super) fn compact(arguments: &PlaceArguments) -> Result<Exit> {
+pub(crate) fn compact(arguments: &PlaceArguments) -> Result<Exit> {
     let place = Place::parse(&arguments.archive)?;
     let lengths = match &place {
         Place::Folder(path) => {

@@ -16,7 +16,7 @@ const LENGTH_LENGTH: usize = 4;
 
 /// What happens while recording.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(crate) enum Event {
     /// Bytes that were read.
     Bytes(Vec<u8>),
     /// The input has ended.
@@ -28,7 +28,7 @@ pub(super) enum Event {
 }
 
 /// A thread that reads the input; the sender is also used for interruptions. At most [`PIECES_MAX`] pieces wait.
-pub(super) fn read(path: Option<&Path>) -> Result<(Receiver<Event>, SyncSender<Event>)> {
+pub(crate) fn read(path: Option<&Path>) -> Result<(Receiver<Event>, SyncSender<Event>)> {
     let input: Box<dyn Read + Send> = match path {
         Some(path) => Box::new(File::open(path).with_context(|| path.display().to_string())?),
         None => Box::new(io::stdin()),
@@ -59,7 +59,7 @@ fn pass_on(mut input: Box<dyn Read + Send>, sender: &SyncSender<Event>) {
 /// Cuts a stream of bytes into messages; what is incomplete waits for the next piece. Holds at most one message and one
 /// piece.
 #[derive(Debug)]
-pub(super) struct Splitter {
+pub(crate) struct Splitter {
     framed: bool,
     /// The beginning of a message that has not ended.
     begun: Vec<u8>,
@@ -68,7 +68,7 @@ pub(super) struct Splitter {
 
 impl Splitter {
     /// Lines, or messages with their length before them.
-    pub(super) fn new(framed: bool) -> Splitter {
+    pub(crate) fn new(framed: bool) -> Splitter {
         Splitter {
             framed,
             begun: Vec::new(),
@@ -77,7 +77,7 @@ impl Splitter {
     }
 
     /// Calls `each` with every message that ends in this piece.
-    pub(super) fn feed(
+    pub(crate) fn feed(
         &mut self,
         piece: &[u8],
         mut each: impl FnMut(&[u8]) -> Result<()>,
@@ -144,7 +144,7 @@ impl Splitter {
     }
 
     /// The input has ended: a last line need not end with a line feed, a framed message must be whole.
-    pub(super) fn end(&mut self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    pub(crate) fn end(&mut self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let begun = std::mem::take(&mut self.begun);
         if begun.is_empty() {
             return Ok(());

@@ -1,19 +1,18 @@
 //! `seatrial archive repair-catalog`: rebuilds a damaged or lost catalog.
 
-use super::entry::{self, RecordingEntry};
-use super::folder;
-use super::place::Place;
-use crate::args::RepairCatalogArguments;
-use crate::exit::Exit;
-use crate::output::say;
+use crate::archive_arguments::RepairCatalogArguments;
+use crate::entry::{self, RecordingEntry};
+use crate::folder;
+use crate::place::Place;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_archive::{Archive, RecordingId};
 use seatrial_blocks::file::ReadFiles;
+use seatrial_terminal::{Exit, say};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Carries the verb out.
-pub(super) fn run(arguments: &RepairCatalogArguments) -> Result<Exit> {
+pub(crate) fn run(arguments: &RepairCatalogArguments) -> Result<Exit> {
     let place = Place::parse(&arguments.archive)?;
     let path = place.folder()?;
     ensure!(

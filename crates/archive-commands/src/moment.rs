@@ -8,7 +8,7 @@ const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400;
 
 /// Now.
-pub(super) fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -17,7 +17,7 @@ pub(super) fn now() -> u64 {
 
 /// `2026-11-21T09:30:00.25Z`, without the fraction, the seconds or the time of day too (`Z` may be missing: it is UTC
 /// anyway); or how long before `now`: `90s`, `15m`, `2h`, `7d`.
-pub(super) fn parse(text: &str, now: u64) -> Result<u64> {
+pub(crate) fn parse(text: &str, now: u64) -> Result<u64> {
     parts(text, now).with_context(|| {
         format!(
             "{text:?} is no time; a time is 2026-11-21T09:30:00Z, or how long ago: 90s, 15m, 2h, 7d"
@@ -69,12 +69,12 @@ fn number(text: &str, max: u64) -> Result<u64> {
 }
 
 /// `2026-11-21T09:30:00.250000Z`: to the microsecond, which is what clocks of several machines can at best agree on.
-pub(super) fn show(time: u64) -> String {
+pub(crate) fn show(time: u64) -> String {
     formatted(time, "%Y-%m-%dT%H:%M:%S%.6fZ")
 }
 
 /// `2026-11-21T09:30:00Z`, for tables.
-pub(super) fn show_seconds(time: u64) -> String {
+pub(crate) fn show_seconds(time: u64) -> String {
     formatted(time, "%Y-%m-%dT%H:%M:%SZ")
 }
 

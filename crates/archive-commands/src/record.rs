@@ -1,33 +1,31 @@
 //! `seatrial archive record`: standard input or a file into a recording.
 
-use super::entry;
-use super::folder::FolderRecorder;
-use super::messages::{self, Event, Splitter};
-use super::place::Place;
-use super::remote::RemoteRecorder;
-use crate::args::RecordArguments;
-use crate::exit::Exit;
-use crate::interrupt::Interrupt;
-use crate::output::{complain, say};
+use crate::archive_arguments::RecordArguments;
+use crate::entry;
+use crate::folder::FolderRecorder;
+use crate::messages::{self, Event, Splitter};
+use crate::place::Place;
+use crate::remote::RemoteRecorder;
 use anyhow::{Context as _, Result};
 use seatrial_machine::counted;
+use seatrial_terminal::{Exit, Interrupt, complain, say};
 use serde_json::json;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
 /// How far a recording has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reached {
+pub(crate) struct Reached {
     /// Messages written by this command.
-    pub(super) written: u64,
+    pub(crate) written: u64,
     /// Those of them that its durability level has made durable.
-    pub(super) durable: u64,
+    pub(crate) durable: u64,
     /// Where the recording ends.
-    pub(super) position: u64,
+    pub(crate) position: u64,
 }
 
 /// What messages are recorded into.
-pub(super) trait Recorder {
+pub(crate) trait Recorder {
     /// The number of the recording.
     fn id(&self) -> u64;
     /// Takes a message in; it may wait for others.
@@ -45,7 +43,7 @@ pub(super) trait Recorder {
 }
 
 /// Carries the verb out.
-pub(super) fn run(arguments: &RecordArguments) -> Result<Exit> {
+pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
     let durability = entry::parse_durability(arguments.durability.as_deref().unwrap_or("group"))?;
     let place = Place::parse(&arguments.archive)?;
     let (events, sender) = messages::read(arguments.file.as_deref())?;

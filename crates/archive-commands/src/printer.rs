@@ -1,6 +1,6 @@
 //! Messages on their way out.
 
-use super::moment;
+use crate::moment;
 use anyhow::{Result, bail};
 use seatrial_machine::unknown_name;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use std::io::{self, Write};
 
 /// How messages are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// A line feed after each.
     Lines,
     /// Its length before each: 4 bytes, little-endian.
@@ -22,7 +22,7 @@ pub(super) enum Form {
 
 impl Form {
     /// The one with this name.
-    pub(super) fn parse(name: &str) -> Result<Form> {
+    pub(crate) fn parse(name: &str) -> Result<Form> {
         Ok(match name {
             "lines" => Form::Lines,
             "framed" => Form::Framed,
@@ -39,16 +39,16 @@ impl Form {
 
 /// A message and where it is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     /// Where its frame starts.
-    pub(super) position: u64,
+    pub(crate) position: u64,
     /// Its number within the recording.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// When its batch was written.
-    pub(super) time: u64,
+    pub(crate) time: u64,
     /// The application's flags.
-    pub(super) flags: u8,
-    pub(super) message: &'a [u8],
+    pub(crate) flags: u8,
+    pub(crate) message: &'a [u8],
 }
 
 impl Shown<'_> {
@@ -78,18 +78,18 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 /// Prints messages; buffered, so a caller that waits for more must flush first.
 #[derive(Debug)]
-pub(super) struct Printer<W> {
+pub(crate) struct Printer<W> {
     form: Form,
     out: W,
 }
 
 impl<W: Write> Printer<W> {
-    pub(super) fn new(form: Form, out: W) -> Printer<W> {
+    pub(crate) fn new(form: Form, out: W) -> Printer<W> {
         Printer { form, out }
     }
 
     /// One message.
-    pub(super) fn print(&mut self, shown: &Shown<'_>) -> io::Result<()> {
+    pub(crate) fn print(&mut self, shown: &Shown<'_>) -> io::Result<()> {
         match self.form {
             Form::Lines => {
                 self.out.write_all(shown.message)?;
@@ -106,7 +106,7 @@ impl<W: Write> Printer<W> {
     }
 
     /// Everything printed so far is seen.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 }

@@ -1,8 +1,8 @@
 //! An archive on a server.
 
-use super::entry::RecordingEntry;
-use super::record::{Reached, Recorder};
-use crate::args::RecordArguments;
+use crate::archive_arguments::RecordArguments;
+use crate::entry::RecordingEntry;
+use crate::record::{Reached, Recorder};
 use anyhow::{Context as _, Error, Result, bail};
 use seatrial_archive::{BATCH_LENGTH, Durability, Origin, Recording, RecordingId};
 use seatrial_archive_service::message::{self, MESSAGE_LENGTH_MAX};
@@ -29,10 +29,10 @@ const PIECES_MAX: usize = 4;
 /// Batches that were sent and are not confirmed; 4 MiB.
 const BATCHES_MAX: usize = 16;
 /// The server hears something at least this often.
-pub(super) const ALIVE_INTERVAL: Duration = Duration::from_secs(3);
+pub(crate) const ALIVE_INTERVAL: Duration = Duration::from_secs(3);
 
 /// What is spoken.
-pub(super) const PROTOCOL: Protocol = Protocol {
+pub(crate) const PROTOCOL: Protocol = Protocol {
     name: message::PROTOCOL,
     version: message::VERSION,
     refuse_old: message::refuse_version,
@@ -42,15 +42,15 @@ pub(super) const PROTOCOL: Protocol = Protocol {
 static KEY: OnceLock<Option<SecretKey>> = OnceLock::new();
 
 /// From now on connections are opened with this key.
-pub(super) fn use_key(key: Option<SecretKey>) {
+pub(crate) fn use_key(key: Option<SecretKey>) {
     let _ = KEY.set(key); // a program has one command line
 }
 
 /// A connected archive.
-pub(super) type Remote = RemoteArchive<BlockingLink<Client>>;
+pub(crate) type Remote = RemoteArchive<BlockingLink<Client>>;
 
 /// Connects to a server.
-pub(super) fn connect(address: SocketAddr) -> Result<Remote> {
+pub(crate) fn connect(address: SocketAddr) -> Result<Remote> {
     // Keys that the system draws at random; no two clients may have the same seed.
     let seed = RandomState::new().build_hasher().finish();
     let client = Client::new(ClientOptions::new(SERVER, seed));
@@ -77,7 +77,7 @@ pub(super) fn connect(address: SocketAddr) -> Result<Remote> {
 }
 
 /// A recording as the server describes it.
-pub(super) fn entry(description: &Description) -> RecordingEntry {
+pub(crate) fn entry(description: &Description) -> RecordingEntry {
     RecordingEntry(Recording {
         id: RecordingId(description.recording),
         // The protocol does not carry it.
@@ -94,7 +94,7 @@ pub(super) fn entry(description: &Description) -> RecordingEntry {
 }
 
 /// The recording that a number or label names.
-pub(super) fn find(remote: &mut Remote, wanted: &str, address: SocketAddr) -> Result<Description> {
+pub(crate) fn find(remote: &mut Remote, wanted: &str, address: SocketAddr) -> Result<Description> {
     if let Ok(number) = wanted.parse() {
         match remote.describe(number) {
             Err(RemoteError::Refused(refusal)) if refusal.code == RefusalCode::UnknownRecording => {
@@ -116,7 +116,7 @@ pub(super) fn find(remote: &mut Remote, wanted: &str, address: SocketAddr) -> Re
 }
 
 /// Where a replay begins, as a server is asked for it.
-pub(super) fn from(origin: Origin) -> ReplayFrom {
+pub(crate) fn from(origin: Origin) -> ReplayFrom {
     match origin {
         Origin::Start => ReplayFrom::Start,
         Origin::Position(position) => ReplayFrom::Position(position.0),
@@ -127,11 +127,11 @@ pub(super) fn from(origin: Origin) -> ReplayFrom {
 }
 
 /// The messages of a replay, received on a thread of its own, so that a slow consumer does not stall the connection.
-pub(super) struct Pieces(Receiver<Result<Played, RemoteError>>);
+pub(crate) struct Pieces(Receiver<Result<Played, RemoteError>>);
 
 impl Pieces {
     /// Begins a replay over a connection of its own.
-    pub(super) fn play(address: SocketAddr, request: ReplayRequest) -> Result<Pieces> {
+    pub(crate) fn play(address: SocketAddr, request: ReplayRequest) -> Result<Pieces> {
         let mut remote = connect(address)?;
         let replay = remote
             .play(request)
@@ -151,7 +151,7 @@ impl Pieces {
     }
 
     /// The next piece if it comes in time.
-    pub(super) fn next(&self, patience: Duration) -> Result<Next> {
+    pub(crate) fn next(&self, patience: Duration) -> Result<Next> {
         match self.0.recv_timeout(patience) {
             Ok(Ok(Played::Piece(piece))) => Ok(Next::Piece(piece)),
             Ok(Ok(Played::Ended(ReplayEnd::Failed(refusal)))) => bail!(refusal),
@@ -163,7 +163,7 @@ impl Pieces {
 }
 
 /// What [`Pieces::next`] found.
-pub(super) enum Next {
+pub(crate) enum Next {
     Piece(ReplayPiece),
     /// Not yet.
     Nothing,
@@ -172,7 +172,7 @@ pub(super) enum Next {
 }
 
 /// Messages on their way to a server: batches are sent without waiting for the ones before to be confirmed.
-pub(super) struct RemoteRecorder {
+pub(crate) struct RemoteRecorder {
     remote: Remote,
     id: u64,
     frame_checksum: bool,
@@ -186,7 +186,7 @@ pub(super) struct RemoteRecorder {
 
 impl RemoteRecorder {
     /// Starts or extends a recording.
-    pub(super) fn new(
+    pub(crate) fn new(
         address: SocketAddr,
         arguments: &RecordArguments,
         durability: Durability,

@@ -1,19 +1,18 @@
 //! `seatrial archive replay`: messages of a recording to standard output.
 
-use super::entry::RecordingEntry;
-use super::folder;
-use super::moment;
-use super::place::Place;
-use super::printer::{Form, Printer, Shown};
-use super::remote::{self, Next, Pieces};
-use crate::args::ReplayArguments;
-use crate::exit::Exit;
-use crate::interrupt::Interrupt;
+use crate::archive_arguments::ReplayArguments;
+use crate::entry::RecordingEntry;
+use crate::folder;
+use crate::moment;
+use crate::place::Place;
+use crate::printer::{Form, Printer, Shown};
+use crate::remote::{self, Next, Pieces};
 use anyhow::{Context as _, Result, ensure};
 use seatrial_archive::{Cursor, CursorBound, Origin, Pause, ReplayBlock};
 use seatrial_archive::{Position, Recording};
 use seatrial_archive_service::{ReplayBound, ReplayRequest};
 use seatrial_blocks::file::ReadFiles;
+use seatrial_terminal::{Exit, Interrupt};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -26,7 +25,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 const OUT_LENGTH: usize = 256 << 10;
 
 /// Carries the verb out.
-pub(super) fn run(arguments: &ReplayArguments) -> Result<Exit> {
+pub(crate) fn run(arguments: &ReplayArguments) -> Result<Exit> {
     let form = Form::parse(&arguments.output)?;
     let place = Place::parse(&arguments.archive)?;
     let origin = origin(arguments)?;

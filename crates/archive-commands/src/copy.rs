@@ -1,14 +1,11 @@
 //! `seatrial archive copy`: blocks as they are, at the same positions, from where the copy ends.
 
-use super::entry::RecordingEntry;
-use super::folder;
-use super::moment;
-use super::place::Place;
-use super::remote::{self, ALIVE_INTERVAL, Next, Pieces, Remote};
-use crate::args::CopyArguments;
-use crate::exit::Exit;
-use crate::interrupt::Interrupt;
-use crate::output::say;
+use crate::archive_arguments::CopyArguments;
+use crate::entry::RecordingEntry;
+use crate::folder;
+use crate::moment;
+use crate::place::Place;
+use crate::remote::{self, ALIVE_INTERVAL, Next, Pieces, Remote};
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use seatrial_archive::{
@@ -20,6 +17,7 @@ use seatrial_archive_service::{
 };
 use seatrial_blocks::file::ReadFiles;
 use seatrial_machine::counted;
+use seatrial_terminal::{Exit, Interrupt, say};
 use serde_json::{Value, json};
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
@@ -339,7 +337,7 @@ struct Copy<'a> {
 }
 
 /// Carries the verb out.
-pub(super) fn run(arguments: &CopyArguments) -> Result<Exit> {
+pub(crate) fn run(arguments: &CopyArguments) -> Result<Exit> {
     let (from, to) = (Place::parse(&arguments.from)?, Place::parse(&arguments.to)?);
     ensure!(from != to, "{from}: an archive is not copied into itself");
     let origins = Origins::new(&from)?;

@@ -1,11 +1,10 @@
 //! Exit status, as Jepsen's.
 
-use seatrial_checker::Validity;
 use std::process::ExitCode;
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// 0: the history is valid, or what was asked for is done.
     Valid,
     /// 1: an anomaly was found.
@@ -30,20 +29,10 @@ impl From<Exit> for ExitCode {
     }
 }
 
-impl From<&Validity> for Exit {
-    fn from(validity: &Validity) -> Exit {
-        match validity {
-            Validity::Valid => Exit::Valid,
-            Validity::Invalid => Exit::Invalid,
-            Validity::Unknown(_) => Exit::Unknown,
-        }
-    }
-}
-
 impl Exit {
     /// The worse of two: an error beats an anomaly beats a doubt beats a pass.
     #[must_use]
-    pub(crate) fn worse(self, other: Exit) -> Exit {
+    pub fn worse(self, other: Exit) -> Exit {
         match (self, other) {
             (Exit::Bug, _) | (_, Exit::Bug) => Exit::Bug,
             (Exit::Error, _) | (_, Exit::Error) => Exit::Error,

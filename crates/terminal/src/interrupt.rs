@@ -26,18 +26,18 @@ fn check_descriptors() -> io::Result<()> {
 }
 
 /// The runtime of a thread that waits for signals.
-pub(crate) fn signal_runtime() -> Result<Runtime> {
+pub fn signal_runtime() -> Result<Runtime> {
     check_descriptors()
         .and_then(|()| Builder::new_current_thread().enable_io().build())
         .context("signals cannot be listened to")
 }
 
 /// The signals that ask a program to end: Ctrl-C, SIGTERM, a terminal that is gone (SIGHUP), Ctrl-\\ (SIGQUIT).
-pub(crate) struct Signals([Signal; 4]);
+pub struct Signals([Signal; 4]);
 
 impl Signals {
     /// From now on these signals are noticed instead of killing the process. Called inside a runtime.
-    pub(crate) fn listen() -> io::Result<Signals> {
+    pub fn listen() -> io::Result<Signals> {
         Ok(Signals([
             signal(SignalKind::interrupt())?,
             signal(SignalKind::terminate())?,
@@ -47,7 +47,7 @@ impl Signals {
     }
 
     /// Returns when one of them has come.
-    pub(crate) async fn next(&mut self) {
+    pub async fn next(&mut self) {
         let [interrupt, terminate, hangup, quit] = &mut self.0;
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -60,11 +60,11 @@ impl Signals {
 
 /// Was the program asked to end?
 #[derive(Clone, Debug)]
-pub(crate) struct Interrupt(Arc<AtomicBool>);
+pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// From now on signals are noticed; the first also calls `act`, on a thread of its own.
-    pub(crate) fn listen(act: impl FnOnce() + Send + 'static) -> Result<Interrupt> {
+    pub fn listen(act: impl FnOnce() + Send + 'static) -> Result<Interrupt> {
         let requested = Arc::new(AtomicBool::new(false));
         let mine = requested.clone();
         let runtime = signal_runtime()?;
@@ -87,7 +87,7 @@ impl Interrupt {
     }
 
     /// Has a signal come?
-    pub(crate) fn is_requested(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }

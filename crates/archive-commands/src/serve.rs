@@ -1,20 +1,19 @@
 //! `seatrial archive serve`: the archive in a folder, over TCP.
 
-use super::folder;
-use super::moment;
-use super::remote;
-use crate::args::ServeArguments;
-use crate::exit::Exit;
-use crate::output::complain;
+use crate::archive_arguments::ServeArguments;
+use crate::folder;
+use crate::moment;
+use crate::remote;
 use anyhow::{Context as _, Result};
 use seatrial_archive_service::message::MESSAGE_LENGTH_MAX;
 use seatrial_archive_service::{ArchiveService, ServiceLimits, ServiceOptions, ServiceRequest};
 use seatrial_blocks::file::ReadFiles;
 use seatrial_host::{HostLimits, ListenOptions, PeerOptions, SecretKey, serve_machine, terminated};
+use seatrial_terminal::{Exit, complain};
 use std::sync::Arc;
 
 /// Carries the verb out: serves until SIGTERM or Ctrl-C.
-pub(super) fn run(arguments: &ServeArguments, key: Option<SecretKey>) -> Result<Exit> {
+pub(crate) fn run(arguments: &ServeArguments, key: Option<SecretKey>) -> Result<Exit> {
     let shown = || arguments.archive.display().to_string();
     let memory = usize::try_from(u64::from(arguments.memory) << 20).unwrap_or(usize::MAX);
     let options = ServiceOptions {

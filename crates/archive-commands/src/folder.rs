@@ -1,9 +1,8 @@
 //! An archive in a folder of this machine.
 
-use super::moment;
-use super::record::{Reached, Recorder};
-use crate::args::RecordArguments;
-use crate::output::complain;
+use crate::archive_arguments::RecordArguments;
+use crate::moment;
+use crate::record::{Reached, Recorder};
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_archive::{
     Archive, ArchiveError, Batch, Catalog, CatalogError, CatalogView, Durability, Position,
@@ -11,6 +10,7 @@ use seatrial_archive::{
 };
 use seatrial_blocks::file::ReadFiles;
 use seatrial_machine::Storage as _;
+use seatrial_terminal::complain;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,23 +25,23 @@ fn hint(folder: &Path) -> String {
 }
 
 /// Is there a catalog, whole or not?
-pub(super) fn has_catalog(folder: &Path) -> bool {
+pub(crate) fn has_catalog(folder: &Path) -> bool {
     folder.join("catalog").exists()
 }
 
 /// Are there files of recordings?
-pub(super) fn has_segments(folder: &Path) -> bool {
+pub(crate) fn has_segments(folder: &Path) -> bool {
     let files = ReadFiles.list(folder).unwrap_or_default();
     files.iter().any(|file| SegmentName::parse(file).is_some())
 }
 
 /// Its recordings, also while another process writes.
-pub(super) fn view(folder: &Path) -> Result<Catalog> {
+pub(crate) fn view(folder: &Path) -> Result<Catalog> {
     Ok(look(folder)?.catalog)
 }
 
 /// [`view`], with what is damaged at the ends of recordings.
-pub(super) fn look(folder: &Path) -> Result<CatalogView> {
+pub(crate) fn look(folder: &Path) -> Result<CatalogView> {
     let shown = folder.display();
     if !has_catalog(folder) {
         ensure!(
@@ -73,7 +73,7 @@ fn named(folder: &Path, error: ArchiveError) -> anyhow::Error {
 }
 
 /// Opens it for writing and prints what recovery after a crash truncated.
-pub(super) fn open(folder: &Path) -> Result<Archive> {
+pub(crate) fn open(folder: &Path) -> Result<Archive> {
     let opened = Archive::open(Arc::new(ReadFiles), folder, moment::now());
     let (archive, recovered) = opened.map_err(|error| named(folder, error))?;
     print_recovery(&recovered);
@@ -81,7 +81,7 @@ pub(super) fn open(folder: &Path) -> Result<Archive> {
 }
 
 /// What opening had to do, on standard error.
-pub(super) fn print_recovery(recovered: &Recovered) {
+pub(crate) fn print_recovery(recovered: &Recovered) {
     if let Some(torn) = &recovered.catalog {
         complain!("catalog: truncated: {torn}");
     }
@@ -113,13 +113,13 @@ pub(super) fn print_recovery(recovered: &Recovered) {
 }
 
 /// Opens one that is there already.
-pub(super) fn open_existing(folder: &Path) -> Result<Archive> {
+pub(crate) fn open_existing(folder: &Path) -> Result<Archive> {
     view(folder)?;
     open(folder)
 }
 
 /// The recording that a number or label names.
-pub(super) fn find<'a>(catalog: &'a Catalog, wanted: &str, folder: &Path) -> Result<&'a Recording> {
+pub(crate) fn find<'a>(catalog: &'a Catalog, wanted: &str, folder: &Path) -> Result<&'a Recording> {
     let by_number = wanted
         .parse()
         .ok()
@@ -139,7 +139,7 @@ pub(super) fn find<'a>(catalog: &'a Catalog, wanted: &str, folder: &Path) -> Res
 /// Messages of a recording on their way into a folder: they gather in one block, which is written when it is full or
 /// when the input makes a pause.
 #[derive(Debug)]
-pub(super) struct FolderRecorder {
+pub(crate) struct FolderRecorder {
     writer: Writer,
     batch: Batch,
     frame_checksum: bool,
@@ -152,7 +152,7 @@ pub(super) struct FolderRecorder {
 
 impl FolderRecorder {
     /// Starts or extends a recording.
-    pub(super) fn new(
+    pub(crate) fn new(
         folder: &Path,
         arguments: &RecordArguments,
         durability: Durability,

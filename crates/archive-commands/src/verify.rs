@@ -1,11 +1,9 @@
 //! `seatrial archive verify`: checks every byte of recordings, and truncates damaged ones on request.
 
-use super::folder;
-use super::moment;
-use super::place::Place;
-use crate::args::VerifyArguments;
-use crate::exit::Exit;
-use crate::output::say;
+use crate::archive_arguments::VerifyArguments;
+use crate::folder;
+use crate::moment;
+use crate::place::Place;
 use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use seatrial_archive::{
@@ -13,6 +11,7 @@ use seatrial_archive::{
 };
 use seatrial_blocks::file::ReadFiles;
 use seatrial_machine::counted;
+use seatrial_terminal::{Exit, say};
 use serde_json::{Value, json};
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -26,7 +25,7 @@ struct Checked {
 }
 
 /// Carries the verb out.
-pub(super) fn run(arguments: &VerifyArguments) -> Result<Exit> {
+pub(crate) fn run(arguments: &VerifyArguments) -> Result<Exit> {
     let place = Place::parse(&arguments.place.archive)?;
     let path = place.folder()?;
     let catalog = folder::view(path)?;

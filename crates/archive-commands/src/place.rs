@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Where an archive is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// In this folder.
     Folder(PathBuf),
     /// On the server at this address (`seatrial archive serve`).
@@ -16,7 +16,7 @@ pub(super) enum Place {
 
 impl Place {
     /// A path, or `tcp://HOST:PORT`.
-    pub(super) fn parse(text: &str) -> Result<Place> {
+    pub(crate) fn parse(text: &str) -> Result<Place> {
         if let Some(address) = text.strip_prefix("tcp://") {
             let mut found = address.to_socket_addrs().with_context(|| {
                 format!("{text}: not an address; an address is tcp://HOST:PORT")
@@ -36,7 +36,7 @@ impl Place {
     }
 
     /// The folder, for verbs that work on files.
-    pub(super) fn folder(&self) -> Result<&Path> {
+    pub(crate) fn folder(&self) -> Result<&Path> {
         match self {
             Place::Folder(path) => Ok(path),
             Place::Server(_) => bail!("{self}: this works on files; run it where the folder is"),

@@ -1,16 +1,14 @@
 //! `seatrial archive checksum`: what the messages of recordings are, in one number, and whether two archives have the same.
 
-use super::entry::columns;
-use super::folder;
-use super::place::Place;
-use crate::args::ChecksumArguments;
-use crate::exit::Exit;
-use crate::output::say;
+use crate::archive_arguments::ChecksumArguments;
+use crate::entry::columns;
+use crate::folder;
+use crate::place::Place;
 use anyhow::{Context as _, Result};
 use seatrial_archive::{Catalog, Digest, Recording, digest};
 use seatrial_blocks::file::ReadFiles;
-use seatrial_machine::{Storage, counted};
-use seatrial_report::thousands;
+use seatrial_machine::{Storage, counted, thousands};
+use seatrial_terminal::{Exit, say};
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::path::Path;
@@ -62,7 +60,7 @@ impl<'a> Side<'a> {
 }
 
 /// Carries the verb out.
-pub(super) fn run(arguments: &ChecksumArguments) -> Result<Exit> {
+pub(crate) fn run(arguments: &ChecksumArguments) -> Result<Exit> {
     let place = Place::parse(&arguments.place.archive)?;
     let here = Side::new(&place)?;
     let recordings: Vec<&Recording> = match &arguments.recording {
