@@ -14,6 +14,24 @@ use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
+/// Features of this package that bring suites: the first word of the names of their suites.
+const SUITE_FEATURES: [&str; 8] = [
+    "redis",
+    "postgres",
+    "mariadb",
+    "nats",
+    "rabbitmq",
+    "sqlite",
+    "etcd",
+    "zookeeper",
+];
+
+/// The feature that brings a suite of this name, if one does.
+fn feature_of(suite: &str) -> Option<&'static str> {
+    let first = suite.split('-').next()?;
+    SUITE_FEATURES.into_iter().find(|feature| *feature == first)
+}
+
 /// The suites of this program, and those of their options that were given on the command line.
 pub(crate) struct Suites {
     all: Vec<&'static dyn Suite>,
@@ -72,6 +90,11 @@ impl Suites {
         found.ok_or_else(|| {
             if is_file(name) {
                 return anyhow!("{name} describes a system: `seatrial test {name}` runs it, and it has no simulated world");
+            }
+            if let Some(feature) = feature_of(name) {
+                return anyhow!(
+                    "this program was built without the suite `{name}`: cargo build --release --features {feature}"
+                );
             }
             let names = self.tested().map(|suite| suite.name());
             let unknown = unknown_name("suite", name, names);
@@ -577,6 +600,25 @@ mod tests {
                 assert!(script.contains(text), "{shell}: {text}");
             }
         }
+    }
+
+    #[test]
+    fn a_suite_of_a_feature_that_is_off_is_named_with_it() {
+        let suites = Suites::new(&[&ONE, &TWO]);
+        for (name, feature) in [("nats", "nats"), ("redis-sentinel", "redis")] {
+            let error = suites.named(name).err().unwrap().to_string();
+            let expected = format!(
+                "built without the suite `{name}`: cargo build --release --features {feature}"
+            );
+            assert!(error.contains(&expected), "{error}");
+        }
+        let manifest = include_str!("../Cargo.toml");
+        for feature in SUITE_FEATURES {
+            let line = format!("\n{feature} = [\"dep:seatrial-{feature}-suite\"]\n");
+            assert!(manifest.contains(&line), "{feature}");
+        }
+        let count = manifest.matches("-suite\"]\n").count();
+        assert_eq!(count, SUITE_FEATURES.len(), "a feature has no line here");
     }
 
     #[test]

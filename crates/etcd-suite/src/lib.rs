@@ -25,6 +25,7 @@ use seatrial_machine::FaultKind;
 use seatrial_runner::{NodeLimits, ProcessNodes, ServerProgram};
 use seatrial_suite::{
     Addressing, Deployment, Load, STORE_WORKLOADS, Setup, Suite, SuiteError, SuiteOption, Verb,
+    member_count,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,11 +83,7 @@ impl Suite for Etcd {
     }
 
     fn node_count(&self, asked: Option<u32>) -> Result<u32, SuiteError> {
-        match asked {
-            None => Ok(3),
-            Some(count @ (1 | 3 | 5)) => Ok(count),
-            Some(count) => Err(format!("etcd runs on 1, 3 or 5 nodes, not {count}").into()),
-        }
+        member_count("etcd", &[1, 3, 5], asked)
     }
 
     fn options(&self) -> &'static [SuiteOption] {

@@ -26,7 +26,7 @@ use seatrial_machine::{FaultKind, Rng};
 use seatrial_runner::{NodeLimits, ProcessNodes, ServerProgram};
 use seatrial_suite::{
     Addressing, Deployment, Load, NODE_DISK, OptionValues, Setup, Suite, SuiteError, SuiteOption,
-    Verb, node_disk, omitted_with_disks,
+    Verb, member_count, node_disk, omitted_with_disks,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -169,11 +169,7 @@ impl Suite for Nats {
     }
 
     fn node_count(&self, asked: Option<u32>) -> Result<u32, SuiteError> {
-        match asked {
-            None => Ok(3),
-            Some(count @ (1 | 3 | 5)) => Ok(count),
-            Some(count) => Err(format!("NATS runs on 1, 3 or 5 nodes, not {count}").into()),
-        }
+        member_count("NATS", &[1, 3, 5], asked)
     }
 
     fn options(&self) -> &'static [SuiteOption] {

@@ -49,7 +49,7 @@ impl System for NatsSystem {
 
     fn ready<'a>(&'a self, place: &'a NodePlace) -> BoxFuture<'a, Result<(), ClientError>> {
         Box::pin(async {
-            json_page(at(place, MONITOR)?, "/varz", "").await?;
+            json_page(place.own_port(MONITOR)?, "/varz", "").await?;
             Ok(())
         })
     }
@@ -59,7 +59,7 @@ impl System for NatsSystem {
         Box::pin(async move {
             let mut leaders = BTreeSet::new();
             for place in places {
-                let monitor = at(place, MONITOR)?;
+                let monitor = place.own_port(MONITOR)?;
                 let named = |error| format!("{}: {error}", place.node);
                 let health = json_page(monitor, "/healthz", "").await.map_err(named)?;
                 if health["status"] != "ok" {
@@ -99,7 +99,7 @@ impl System for NatsSystem {
         place: &'a NodePlace,
     ) -> BoxFuture<'a, Result<Option<NodeState>, ClientError>> {
         Box::pin(async {
-            let answer = json_page(at(place, MONITOR)?, STREAMS_PAGE, "").await?;
+            let answer = json_page(place.own_port(MONITOR)?, STREAMS_PAGE, "").await?;
             let mut revision = Vec::new();
             let mut held = Vec::new();
             for name in streams_of(self.workload) {
@@ -145,11 +145,11 @@ impl NatsSystem {
             "server_name: {}\nlisten: {}\nhttp: {}\njetstream {{ store_dir: {store}{sync} }}\n",
             place.node,
             quoted(&place.address.to_string()),
-            quoted(&at(place, MONITOR)?.to_string()),
+            quoted(&place.own_port(MONITOR)?.to_string()),
         );
         if place.nodes.len() > 1 {
             let route = |ip: IpAddr| {
-                let address = SocketAddr::new(ip, at(place, PEER)?.port());
+                let address = SocketAddr::new(ip, place.own_port(PEER)?.port());
                 Ok::<_, ClientError>(quoted(&format!("nats-route://{address}")))
             };
             let routes = place.nodes.iter().map(|node| {
@@ -159,20 +159,13 @@ impl NatsSystem {
             let routes = routes.collect::<Result<Vec<String>, ClientError>>()?;
             let cluster = format!(
                 "cluster {{ name: seatrial, listen: {}, routes: [{}] }}\n",
-                quoted(&at(place, PEER)?.to_string()),
+                quoted(&place.own_port(PEER)?.to_string()),
                 routes.join(", ")
             );
             text.push_str(&cluster);
         }
         Ok(text)
     }
-}
-
-/// The address of another port of a server.
-fn at(place: &NodePlace, port: u16) -> Result<SocketAddr, ClientError> {
-    let number = place.address.port().checked_add(port);
-    let number = number.ok_or("--port is below 65534, for the servers' own ports")?;
-    Ok(SocketAddr::new(place.ip(), number))
 }
 
 /// The streams on the page of a server.
@@ -194,7 +187,7 @@ impl SystemMembers for NatsSystem {
         Box::pin(async move {
             let mut membership = Membership::default();
             for place in places {
-                let Ok(answer) = json_page(at(place, MONITOR)?, STREAMS_PAGE, "").await else {
+                let Ok(answer) = json_page(place.own_port(MONITOR)?, STREAMS_PAGE, "").await else {
                     continue;
                 };
                 let all = place.nodes.iter().copied().collect();

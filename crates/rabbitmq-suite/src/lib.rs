@@ -19,6 +19,7 @@ use seatrial_machine::FaultKind;
 use seatrial_runner::{NodeLimits, ProcessNodes, ServerProgram};
 use seatrial_suite::{
     Addressing, Deployment, Load, OptionValues, Setup, Suite, SuiteError, SuiteOption, Verb,
+    member_count,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,11 +107,7 @@ impl Suite for Rabbitmq {
     }
 
     fn node_count(&self, asked: Option<u32>) -> Result<u32, SuiteError> {
-        match asked {
-            None => Ok(3),
-            Some(count @ (1 | 3)) => Ok(count),
-            Some(count) => Err(format!("RabbitMQ runs on 1 or 3 nodes, not {count}").into()),
-        }
+        member_count("RabbitMQ", &[1, 3], asked)
     }
 
     fn options(&self) -> &'static [SuiteOption] {

@@ -9,7 +9,6 @@ use seatrial_machine::NodeId;
 use seatrial_runner::{BoxFuture, ClientError, NodePlace, System, SystemMembers, json_page};
 use serde_json::{Value as Json, json};
 use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -51,7 +50,7 @@ impl System for RabbitmqSystem {
         }
         let ip = place.ip().to_string();
         command.current_dir(&folder).env("HOME", &folder);
-        command.env("ERL_EPMD_PORT", at(place, NAMES)?.port().to_string());
+        command.env("ERL_EPMD_PORT", place.own_port(NAMES)?.port().to_string());
         command.env("ERL_EPMD_ADDRESS", &ip);
         let mut set = |name: &str, value: String| {
             command.env(format!("RABBITMQ_{name}"), value);
@@ -59,7 +58,7 @@ impl System for RabbitmqSystem {
         let path = |name: &str| file(name).display().to_string();
         set("NODENAME", name_of(place.node, &ip));
         set("USE_LONGNAME", "true".into());
-        set("DIST_PORT", at(place, PEER)?.port().to_string());
+        set("DIST_PORT", place.own_port(PEER)?.port().to_string());
         set("CONFIG_FILE", path("rabbitmq.conf"));
         set("CONF_ENV_FILE", path("none"));
         set("MNESIA_BASE", path("data"));
@@ -124,7 +123,7 @@ impl System for RabbitmqSystem {
 
 impl RabbitmqSystem {
     fn configuration(&self, place: &NodePlace, folder: &Path) -> Result<String, ClientError> {
-        let management = at(place, MANAGEMENT)?;
+        let management = place.own_port(MANAGEMENT)?;
         let mut lines = vec![
             format!("listeners.tcp.default = {}", place.address),
             "loopback_users = none".into(),
@@ -207,15 +206,8 @@ fn node_named(name: &str, nodes: &[NodeId]) -> Option<NodeId> {
     nodes.iter().copied().find(|node| node.to_string() == short)
 }
 
-/// The address of another port of a node.
-fn at(place: &NodePlace, port: u16) -> Result<SocketAddr, ClientError> {
-    let number = place.address.port().checked_add(port);
-    let number = number.ok_or("--port is below 65533, for the nodes' own ports")?;
-    Ok(SocketAddr::new(place.ip(), number))
-}
-
 async fn ask(place: &NodePlace, path: &str) -> Result<Json, ClientError> {
-    json_page(at(place, MANAGEMENT)?, path, GUEST).await
+    json_page(place.own_port(MANAGEMENT)?, path, GUEST).await
 }
 
 /// What a node says of the queue.

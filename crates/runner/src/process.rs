@@ -138,6 +138,14 @@ impl NodePlace {
         self.address.ip()
     }
 
+    /// The address of another port of its own, so many above the first. An error if there is none: `--port` is too high.
+    pub fn own_port(&self, above: u16) -> Result<SocketAddr, ClientError> {
+        let port = self.address.port().checked_add(above);
+        let port =
+            port.ok_or_else(|| format!("--port must leave {above} ports above it to each node"))?;
+        Ok(SocketAddr::new(self.ip(), port))
+    }
+
     /// The IP address of another node, usable with any port; `None` if it is unknown. Faults affect this traffic only if
     /// [`Mesh::has_whole_addresses`].
     pub fn ip_of(&self, node: NodeId) -> Option<IpAddr> {

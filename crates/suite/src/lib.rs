@@ -55,6 +55,7 @@
 //! What is absent: this crate knows no system by name, and opens no process, socket or file; [`Suite::deploy`] does.
 
 mod key_change;
+mod member_count;
 mod network_choice;
 mod node_addresses;
 mod node_disk;
@@ -68,6 +69,7 @@ mod tls_files;
 mod tool;
 
 pub use key_change::{KeyChange, KeyText};
+pub use member_count::member_count;
 pub use network_choice::{NetworkChoice, parse_network_choice};
 pub use node_addresses::parse_node_addresses;
 pub use node_disk::{NODE_DISK, node_disk, omitted_with_disks, sync_disk};

@@ -28,7 +28,7 @@ use seatrial_machine::FaultKind;
 use seatrial_runner::{NodeLimits, ProcessNodes, ServerProgram};
 use seatrial_suite::{
     Addressing, Deployment, Load, OptionValues, STORE_WORKLOADS, Setup, Suite, SuiteError,
-    SuiteOption, Verb,
+    SuiteOption, Verb, member_count,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,11 +140,7 @@ impl Suite for ZooKeeper {
     }
 
     fn node_count(&self, asked: Option<u32>) -> Result<u32, SuiteError> {
-        match asked {
-            None => Ok(3),
-            Some(count @ (1 | 3 | 5)) => Ok(count),
-            Some(count) => Err(format!("ZooKeeper runs on 1, 3 or 5 nodes, not {count}").into()),
-        }
+        member_count("ZooKeeper", &[1, 3, 5], asked)
     }
 
     fn options(&self) -> &'static [SuiteOption] {

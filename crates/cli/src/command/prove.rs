@@ -64,11 +64,8 @@ pub(crate) fn run(arguments: &ProveArguments, suites: &Suites) -> Result<Exit> {
 /// Why a proof cannot run here, if it cannot.
 fn obstacle(proof: &PublishedFinding, suites: &Suites) -> Option<String> {
     let suite = proof.suite();
-    if suites.named(suite).is_err() {
-        let feature = suite.split('-').next().unwrap_or(suite);
-        return Some(format!(
-            "this program was built without --features {feature}"
-        ));
+    if let Err(error) = suites.named(suite) {
+        return Some(error.to_string());
     }
     let missing = proof.missing();
     let texts: Vec<String> = missing.iter().map(|one| one.obstacle()).collect();

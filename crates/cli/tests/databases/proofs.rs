@@ -49,6 +49,31 @@ fn published_findings_are_seen_again() {
     assert!(printed(&again).contains("proofs already exists"));
 }
 
+/// What was acknowledged and not synced is gone when the power is. Containers may have no loop devices: that is said.
+#[test]
+fn losses_of_power_are_seen_again() {
+    let _one = machine();
+    let folder = folder("proofs-power");
+    let proofs = ["redis-log-once-a-second", "sqlite-wal-normal"];
+    let mut words = vec!["prove", "--json", "--out", "proofs"];
+    words.extend(proofs);
+    let output = run(&folder, &words);
+    let text = printed(&output);
+    if text.contains("loop devices cannot be used") {
+        eprintln!("skipped: {text}");
+        return;
+    }
+    if is_missing(&text) {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let document: Json = serde_json::from_slice(&output.stdout).unwrap();
+    for proof in document["proofs"].as_array().unwrap() {
+        let lost = &proof["hit"]["tests"][0]["anomalies"]["lost"];
+        assert!(lost.as_u64() > Some(0), "{proof:#}");
+    }
+}
+
 #[test]
 fn what_is_missing_is_said_before_the_first_test() {
     let folder = folder("proofs-missing");
