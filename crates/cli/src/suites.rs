@@ -26,9 +26,14 @@ const SUITE_FEATURES: [&str; 8] = [
     "zookeeper",
 ];
 
+/// What is before the first hyphen.
+fn first_word(suite: &str) -> &str {
+    suite.split('-').next().unwrap_or(suite)
+}
+
 /// The feature that brings a suite of this name, if one does.
 fn feature_of(suite: &str) -> Option<&'static str> {
-    let first = suite.split('-').next()?;
+    let first = first_word(suite);
     SUITE_FEATURES.into_iter().find(|feature| *feature == first)
 }
 
@@ -91,7 +96,10 @@ impl Suites {
             if is_file(name) {
                 return anyhow!("{name} describes a system: `seatrial test {name}` runs it, and it has no simulated world");
             }
-            if let Some(feature) = feature_of(name) {
+            let mut words = self.tested().map(|suite| first_word(suite.name()));
+            if let Some(feature) = feature_of(name)
+                && words.all(|word| word != feature)
+            {
                 return anyhow!(
                     "this program was built without the suite `{name}`: cargo build --release --features {feature}"
                 );

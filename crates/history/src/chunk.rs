@@ -40,6 +40,7 @@ use crate::{Key, Op, OpType, Process, Symbol};
 use column::Descriptors;
 use dictionary::ChunkDictionary;
 use lazy::Lazy;
+use std::sync::OnceLock;
 
 /// The header of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,8 +135,7 @@ pub(crate) struct Wide {
     process_ids: Lazy<u32>,
     template_ids: Lazy<u32>,
     pairs: Lazy<i64>,
-    /// One number.
-    paired_count: Lazy<u64>,
+    paired_count: OnceLock<u64>,
     /// Key id plus one, 0 without key; empty when no operation has a key.
     keys: Lazy<u32>,
     operands: Lazy<i64>,
@@ -281,7 +281,6 @@ impl Chunk {
     }
 
     /// Field and entry ids of the operation at `place`.
-    #[inline]
     fn extra_ids(&self, place: usize) -> &[(u32, u32)] {
         match self.extra_starts().get(place..) {
             Some(&[start, end, ..]) => &self.extras()[start as usize..end as usize],

@@ -47,6 +47,11 @@ impl LoopDisk {
         Ok(disk)
     }
 
+    /// Writes all that it has been given to the image.
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(File::open(&self.point)?)?)
+    }
+
     /// Tries one in a temporary folder: makes it, cuts its power, and removes it. The error says what this machine lacks.
     pub fn check(kind: &str, folder: &Path) -> io::Result<()> {
         let mut disk = LoopDisk::new(

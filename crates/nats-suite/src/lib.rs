@@ -26,7 +26,7 @@ use seatrial_machine::{FaultKind, Rng};
 use seatrial_runner::{NodeLimits, ProcessNodes, ServerProgram};
 use seatrial_suite::{
     Addressing, Deployment, Load, NODE_DISK, OptionValues, Setup, Suite, SuiteError, SuiteOption,
-    Verb, member_count, node_disk, omitted_with_disks,
+    Verb, member_count, omitted_with_disks,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -103,8 +103,6 @@ struct NatsSettings {
     syncs_always: bool,
     /// Does any replica answer reads?
     reads_anywhere: bool,
-    /// Has each server a disk of its own?
-    has_disks: bool,
 }
 
 impl NatsSettings {
@@ -121,7 +119,6 @@ impl NatsSettings {
             replicas,
             syncs_always: options.one_of(SYNC, &["default", "always"])? == "always",
             reads_anywhere: options.one_of(READS, &["leader", "any"])? == "any",
-            has_disks: node_disk(options)?.is_some(),
         })
     }
 }

@@ -7,7 +7,6 @@ use seatrial_generator::Membership;
 use seatrial_runner::{
     BoxFuture, ClientError, NodePlace, NodeState, System, SystemMembers, json_page,
 };
-use seatrial_suite::sync_disk;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -76,12 +75,7 @@ impl System for NatsSystem {
             let connection = NatsConnection::open(place.address, REPLY).await?;
             let (workload, replicas) = (self.workload, self.settings.replicas);
             streams::create(&connection, workload, replicas, self.timeout).await?;
-            streams::formed(&connection, workload, replicas).await?;
-            if self.settings.has_disks {
-                // A stream that was never synced would be lost as a whole at the first cut: nothing could be read then.
-                places.iter().try_for_each(sync_disk)?;
-            }
-            Ok(())
+            streams::formed(&connection, workload, replicas).await
         })
     }
 

@@ -34,7 +34,7 @@ use seatrial_machine::FaultKind;
 use seatrial_runner::{NodeLimits, ProcessNodes, ServerProgram};
 use seatrial_suite::{
     Addressing, Deployment, Load, NODE_DISK, OptionValues, STORE_WORKLOADS_WITHOUT_LOCKS, Setup,
-    Suite, SuiteError, SuiteOption, Verb, node_disk, omitted_with_disks,
+    Suite, SuiteError, SuiteOption, Verb, omitted_with_disks,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -166,8 +166,6 @@ struct Settings {
     min_replicas: u64,
     by_role: bool,
     reads_anywhere: bool,
-    /// Has each node a disk of its own?
-    has_disks: bool,
 }
 
 impl Settings {
@@ -179,7 +177,6 @@ impl Settings {
             min_replicas: options.number(MIN_REPLICAS, 0..=2, 0)?,
             by_role: options.one_of(DISCOVERY, &["sentinel", "role"])? == "role",
             reads_anywhere: options.one_of(READS, &["primary", "any"])? == "any",
-            has_disks: node_disk(options)?.is_some(),
         })
     }
 }

@@ -8,7 +8,6 @@ use redis::{Value as Reply, cmd};
 use seatrial_generator::Membership;
 use seatrial_machine::NodeId;
 use seatrial_runner::{BoxFuture, ClientError, NodePlace, NodeState, System, SystemMembers};
-use seatrial_suite::sync_disk;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -70,15 +69,10 @@ impl System for RedisSystem {
     fn formed<'a>(&'a self, places: &'a [NodePlace]) -> BoxFuture<'a, Result<(), ClientError>> {
         Box::pin(async move {
             match self.settings.topology {
-                RedisTopology::One => {}
-                RedisTopology::Sentinel => watched(places).await?,
-                RedisTopology::Cluster => cluster::form(places).await?,
+                RedisTopology::One => Ok(()),
+                RedisTopology::Sentinel => watched(places).await,
+                RedisTopology::Cluster => cluster::form(places).await,
             }
-            if self.settings.has_disks {
-                // The configuration and the list of logs, which a server writes once.
-                places.iter().try_for_each(sync_disk)?;
-            }
-            Ok(())
         })
     }
 

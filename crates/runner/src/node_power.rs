@@ -35,6 +35,12 @@ impl NodePower {
         })
     }
 
+    /// Makes durable what the node has written.
+    pub(crate) async fn sync(&self) -> io::Result<()> {
+        let synced = self.run(|state| state.disk.sync().map(|()| true)).await;
+        synced.map(|_| ())
+    }
+
     /// Cuts the power of a node whose process has ended: what it had not synced is lost. False if it is off already.
     pub(crate) async fn cut(&self) -> io::Result<bool> {
         self.run(|state| {

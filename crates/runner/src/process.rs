@@ -138,7 +138,7 @@ impl NodePlace {
         self.address.ip()
     }
 
-    /// The address of another port of its own, so many above the first. An error if there is none: `--port` is too high.
+    /// The address of another port of its own, this number above the first. An error if there is none: `--port` is too high.
     pub fn own_port(&self, above: u16) -> Result<SocketAddr, ClientError> {
         let port = self.address.port().checked_add(above);
         let port =
@@ -256,8 +256,8 @@ impl ProcessNodes {
     }
 
     /// The same, but each node keeps its data on a file system of its own, `ext4` or `xfs` on a loop device: the fault
-    /// [`Fault::LoseUnsynced`] can then be injected. Needs root; not for nodes in namespaces, which keep a file system that was
-    /// mounted when they began.
+    /// [`Fault::LoseUnsynced`] can then be injected. All are synced when the system has formed. Needs root; not for nodes in
+    /// namespaces, which keep a file system that was mounted when they began.
     #[must_use]
     pub fn with_disks(mut self, kind: &'static str) -> ProcessNodes {
         self.disks = Some(kind);
@@ -802,7 +802,16 @@ impl Nodes for ProcessNodes {
             let places = self.places();
             let limit = self.limits.ready;
             let formed = until(limit, || self.system.formed(&places)).await;
-            formed.map_err(|reason| NodeError::NotFormed { limit, reason })
+            formed.map_err(|reason| NodeError::NotFormed { limit, reason })?;
+            // What a system writes once, such as its configuration, would be lost as a whole at the first cut: then nothing
+            // could be read.
+            for slot in self.slots() {
+                if let Some(power) = &slot.power {
+                    let synced = power.sync().await;
+                    synced.map_err(|error| slot.file_error(error))?;
+                }
+            }
+            Ok(())
         })
     }
 

@@ -213,13 +213,12 @@ impl Suite for Sqlite {
         let store = SqlStoreOptions::of(setup, &sqlite_client::DIALECT)?;
         let settings = SqliteSettings::read(setup.options)?;
         let begin = begin_statement(setup.options)?;
-        let has_disk = node_disk(setup.options)?.is_some();
-        if has_disk && setup.nodes > 1 {
+        if node_disk(setup.options)?.is_some() && setup.nodes > 1 {
             return Err(
                 "--disk needs --nodes 1: all nodes open one file, on the disk of the first".into(),
             );
         }
-        let system = SqliteSystem { settings, has_disk };
+        let system = SqliteSystem { settings };
         let nodes = setup.with_disks(ProcessNodes::new(Arc::new(system), setup.nodes))?;
         Ok(Deployment {
             nodes: Arc::new(match setup.port {

@@ -5,15 +5,12 @@ use crate::sqlite_connection::SqliteSettings;
 use crate::sqlite_session::SqliteSession;
 use crate::{CACHE, DATABASE, JOURNAL, SYNCHRONOUS};
 use seatrial_runner::{BoxFuture, ClientError, NodePlace, System};
-use seatrial_suite::sync_disk;
 use std::process::Command;
 use std::time::Duration;
 
 /// The nodes of a test: processes of this program that open one file, which is in the folder of the first.
 pub(crate) struct SqliteSystem {
     pub(crate) settings: SqliteSettings,
-    /// Has the node a disk of its own?
-    pub(crate) has_disk: bool,
 }
 
 /// Time limit of a question to a node.
@@ -61,10 +58,6 @@ impl System for SqliteSystem {
             let mut session = SqliteSession::open(places[0].address, "begin", REPLY).await?;
             for statement in creation() {
                 session.statement(&statement, &[]).await?;
-            }
-            if self.has_disk {
-                // Without syncs (`off`) a cut would take the tables too: nothing could be read then.
-                places.iter().try_for_each(sync_disk)?;
             }
             Ok(())
         })

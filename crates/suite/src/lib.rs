@@ -72,7 +72,7 @@ pub use key_change::{KeyChange, KeyText};
 pub use member_count::member_count;
 pub use network_choice::{NetworkChoice, parse_network_choice};
 pub use node_addresses::parse_node_addresses;
-pub use node_disk::{NODE_DISK, node_disk, omitted_with_disks, sync_disk};
+pub use node_disk::{NODE_DISK, node_disk, omitted_with_disks};
 pub use option::{OptionValues, SuiteOption, Verb};
 pub use process_usage::ProcessUsage;
 pub use seatrial_history::Transfer;

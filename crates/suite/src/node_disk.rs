@@ -1,9 +1,7 @@
 //! Disks of the nodes' own, whose power a test can cut: an option that several suites have.
 
 use crate::{OptionValues, Setup, SuiteError, SuiteOption, Verb};
-use seatrial_runner::{NetworkKind, NodePlace, ProcessNodes};
-use std::fs::File;
-use std::io;
+use seatrial_runner::{NetworkKind, ProcessNodes};
 
 /// The disk of each node: a folder of the run, or a file system on a loop device.
 pub const NODE_DISK: SuiteOption = SuiteOption {
@@ -33,12 +31,6 @@ pub fn omitted_with_disks(
         Ok(Some(_)) => &OMITTED_ON_DISKS,
         _ => others,
     }
-}
-
-/// Writes all that a node has to its disk. A system that was never synced would be lost as a whole at the first cut, so a suite
-/// does so once it has formed.
-pub fn sync_disk(place: &NodePlace) -> io::Result<()> {
-    Ok(rustix::fs::syncfs(File::open(&place.folder)?)?)
 }
 
 impl Setup<'_> {

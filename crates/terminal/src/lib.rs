@@ -1,5 +1,5 @@
-//! What a command of the program shares with whoever started it: its exit status, the lines that it prints, and the signals that
-//! ask it to end.
+//! What a command of the program shares with the process that started it: its exit status, the lines that it prints, and the
+//! signals that ask it to end.
 //!
 //! A command returns [`Exit`], prints with [`say!`] and [`complain!`], and asks [`Interrupt`] or [`Signals`] whether to go on.
 //! [`for_screen`] is the one place where characters that act on a terminal become visible.

@@ -117,15 +117,7 @@ impl<'a> ChunkOps<'a> {
     }
 
     /// The extra fields of the operation at `place`. They share memory with those built before.
-    #[inline]
     pub fn extra(&mut self, place: usize) -> Extra {
-        if self.chunk.extra_ids(place).is_empty() {
-            return Extra::NONE;
-        }
-        self.some_extra(place)
-    }
-
-    fn some_extra(&mut self, place: usize) -> Extra {
         let chunk = self.chunk;
         match *chunk.extra_ids(place) {
             [] => Extra::NONE,

@@ -15,7 +15,7 @@ impl Wide {
         self.process_ids.reset();
         self.template_ids.reset();
         self.pairs.reset();
-        self.paired_count.reset();
+        self.paired_count.take();
         self.keys.reset();
         self.operands.reset();
         self.operand_starts.reset();
@@ -40,7 +40,6 @@ impl Chunk {
         wide.process_ids.take_memory(memory.process_ids);
         wide.template_ids.take_memory(memory.template_ids);
         wide.pairs.take_memory(memory.pairs);
-        wide.paired_count.take_memory(memory.paired_count);
         wide.keys.take_memory(memory.keys);
         wide.operands.take_memory(memory.operands);
         wide.operand_starts.take_memory(memory.operand_starts);
@@ -155,7 +154,7 @@ impl Chunk {
     /// Completions that have an invocation. Counted once, for all who ask.
     pub fn paired_count(&self) -> u64 {
         let count = || self.pairs().iter().filter(|pair| **pair > 0).count() as u64;
-        self.wide.paired_count.get(|counted| counted.push(count()))[0]
+        *self.wide.paired_count.get_or_init(count)
     }
 
     /// Key id plus one of each operation, 0 without key; empty when no operation has a key.
