@@ -44,7 +44,7 @@ pub use seatrial_history::{Key, Mop, Observed, Op, OpType, Process, Value};
 pub use seatrial_machine::{Fault, FaultKind, NodeId, Rng};
 pub use seatrial_runner::{
     BoxFuture, Client, ClientError, ClientSlot, Clients, NoNodes, NodeLimits, NodePlace, Nodes,
-    OrdinaryUser, ProcessNodes, ProgramMissing, ServerProgram, System, SystemMembers, free_ports,
+    OrdinaryUser, ProcessNodes, ProgramMissing, ServerProgram, System, SystemMembers,
 };
 pub use seatrial_suite::{
     DataRequest, DataStore, Deployment, Load, NodeSetup, OptionValues, PlantedBug, Report, Setup,

@@ -113,7 +113,6 @@ impl Suite for Etcd {
         let (server, version) = SERVER.version("--version")?;
         setup.note_version("etcd", (": ", &[TRIED]), &version);
         setup.note_uncut_links("member");
-        let port = setup.first_port(2)?;
         let system = EtcdSystem {
             server,
             token: format!("{:x}", setup.rng.fork("cluster").word()),
@@ -125,7 +124,7 @@ impl Suite for Etcd {
         };
         let nodes = ProcessNodes::new(Arc::new(system), setup.nodes);
         Ok(Deployment {
-            nodes: Arc::new(nodes.with_port(port).with_limits(limits)),
+            nodes: Arc::new(nodes.with_ports(setup.port, 2).with_limits(limits)),
             clients: Arc::new(EtcdClients::new(
                 setup.timeout,
                 setup.workload.unwrap_or_default(),

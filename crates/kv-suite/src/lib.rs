@@ -314,10 +314,7 @@ impl Suite for Kv {
             key,
             checkpoints: CheckpointOptions::read(setup.options)?,
         });
-        let mut nodes = ProcessNodes::new(system, setup.nodes);
-        if let Some(port) = setup.port {
-            nodes = nodes.with_port(port);
-        }
+        let nodes = ProcessNodes::new(system, setup.nodes).with_ports(setup.port, 1);
         let workload = setup.workload.unwrap_or_default();
         let tokens = setup.rng.fork("tokens");
         let share = if setup.breaks_network { 1 } else { 16 };

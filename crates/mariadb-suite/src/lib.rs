@@ -166,7 +166,6 @@ impl Suite for Mariadb {
         let store = SqlStoreOptions::of(setup, &mariadb_client::DIALECT)?;
         let (server, version) = SERVER.version("--version")?;
         setup.note_version("MariaDB", (" ", &[TRIED]), &version);
-        let port = setup.first_port(1)?;
         let system = MariadbSystem {
             server,
             initializer: INITIALIZER.find()?,
@@ -180,7 +179,7 @@ impl Suite for Mariadb {
         };
         let nodes = ProcessNodes::new(Arc::new(system), setup.nodes);
         Ok(Deployment {
-            nodes: Arc::new(nodes.with_port(port).with_limits(limits)),
+            nodes: Arc::new(nodes.with_ports(setup.port, 1).with_limits(limits)),
             clients: Arc::new(MariadbClients {
                 isolation,
                 options: store,

@@ -209,7 +209,6 @@ impl Suite for Nats {
         }
         setup.note_version("NATS", ("v", &TRIED), &version);
         setup.note_uncut_links("server");
-        let port = setup.first_port(nats_nodes::PORTS)?;
         let system = NatsSystem {
             server,
             settings,
@@ -222,7 +221,11 @@ impl Suite for Nats {
         };
         let nodes = setup.with_disks(ProcessNodes::new(Arc::new(system), setup.nodes))?;
         Ok(Deployment {
-            nodes: Arc::new(nodes.with_port(port).with_limits(limits)),
+            nodes: Arc::new(
+                nodes
+                    .with_ports(setup.port, nats_nodes::PORTS)
+                    .with_limits(limits),
+            ),
             clients: Arc::new(NatsClients {
                 timeout: setup.timeout,
                 workload: setup.workload.unwrap_or_default(),

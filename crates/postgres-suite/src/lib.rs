@@ -208,7 +208,6 @@ impl Suite for Postgres {
         let store = SqlStoreOptions::of(setup, &postgres_client::DIALECT)?;
         let (server, version) = SERVER.version("--version")?;
         setup.note_version("PostgreSQL", (" ", &[TRIED]), &version);
-        let port = setup.first_port(1)?;
         let user = OrdinaryUser::find(&USERS)?;
         let system = PostgresSystem {
             server,
@@ -225,7 +224,7 @@ impl Suite for Postgres {
         };
         let nodes = ProcessNodes::new(Arc::new(system), setup.nodes);
         Ok(Deployment {
-            nodes: Arc::new(nodes.with_port(port).with_limits(limits)),
+            nodes: Arc::new(nodes.with_ports(setup.port, 1).with_limits(limits)),
             clients: Arc::new(PostgresClients {
                 isolation,
                 reads_anywhere,

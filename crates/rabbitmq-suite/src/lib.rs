@@ -149,7 +149,6 @@ impl Suite for Rabbitmq {
             ("rabbitmq_server-", &[TRIED]),
             &server.display().to_string(),
         );
-        let port = setup.first_port(rabbitmq_nodes::PORTS)?;
         let system = RabbitmqSystem {
             server,
             settings,
@@ -161,7 +160,11 @@ impl Suite for Rabbitmq {
         };
         let nodes = ProcessNodes::new(Arc::new(system), setup.nodes);
         Ok(Deployment {
-            nodes: Arc::new(nodes.with_port(port).with_limits(limits)),
+            nodes: Arc::new(
+                nodes
+                    .with_ports(setup.port, rabbitmq_nodes::PORTS)
+                    .with_limits(limits),
+            ),
             clients: Arc::new(RabbitmqClients {
                 timeout: setup.timeout,
                 may_be_cut: setup.breaks_network,

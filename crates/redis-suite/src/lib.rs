@@ -259,7 +259,6 @@ impl Suite for Redis {
                 setup.network
             ));
         }
-        let port = setup.first_port(2)?;
         let system = RedisSystem {
             server,
             debugs_on_demand: debugs_on_demand(&version),
@@ -271,7 +270,7 @@ impl Suite for Redis {
         };
         let nodes = setup.with_disks(ProcessNodes::new(Arc::new(system), setup.nodes))?;
         Ok(Deployment {
-            nodes: Arc::new(nodes.with_port(port).with_limits(limits)),
+            nodes: Arc::new(nodes.with_ports(setup.port, 2).with_limits(limits)),
             clients: Arc::new(RedisClients {
                 settings,
                 timeout: setup.timeout,

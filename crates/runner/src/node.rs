@@ -149,6 +149,22 @@ pub enum NodeError {
         /// Its address.
         address: SocketAddr,
     },
+    /// No row of that many ports is free.
+    #[error("no {in_a_row} ports in a row are free from port {first} on")]
+    NoPorts {
+        /// Ports that each node needs.
+        in_a_row: u16,
+        /// The lowest port that was tried.
+        first: u16,
+    },
+    /// The row of ports would go beyond the last port.
+    #[error("port {first} leaves no room for {in_a_row} ports of a node, choose a lower one")]
+    PortTooHigh {
+        /// The port that was asked for.
+        first: u16,
+        /// Ports that each node needs.
+        in_a_row: u16,
+    },
     /// The node has no address to listen on.
     #[error("{node} has no address of its own: {error}")]
     Address {

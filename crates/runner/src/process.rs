@@ -1,6 +1,7 @@
 //! Nodes as local processes.
 
 use crate::child::Child;
+use crate::node_ports::{NodePorts, check_free};
 use crate::node_power::NodePower;
 use crate::{
     BoxFuture, ClientError, Death, InjectionResult, Mesh, NetworkKind, NodeError, NodeState, Nodes,
@@ -12,7 +13,7 @@ use seatrial_host::ClockOrder;
 use seatrial_machine::{DiskTrouble, Fault, NodeId, Rng};
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -176,17 +177,21 @@ impl Default for NodeLimits {
     }
 }
 
-/// Local processes, one per node. Node `n1` listens on 127.0.0.11, `n2` on 127.0.0.12 and so on, at a port that was free; in
-/// namespaces on 10.0.0.1, 10.0.0.2 and so on, at port 7000 unless another is asked for. It
+/// Local processes, one per node. Node `n1` listens on 127.0.0.11, `n2` on 127.0.0.12 and so on, at a port that no other test
+/// gets before this value is dropped; in namespaces on 10.0.0.1, 10.0.0.2 and so on, at port 7000 unless another is asked for. It
 /// keeps its data in `n1/` and writes its log to `n1.log` of the run folder. No process outlives the runner.
 pub struct ProcessNodes {
     system: Arc<dyn System>,
     ids: Vec<NodeId>,
     limits: NodeLimits,
-    /// The port of every node; `None`: a free port is chosen for each.
+    /// The first port of every node; `None`: a free one is chosen.
     port: Option<u16>,
+    /// Number of ports of each node, in a row.
+    ports_in_a_row: u16,
     /// The kind of file system that each node has for itself; `None`: they share that of the run folder.
     disks: Option<&'static str>,
+    /// Set by `prepare`, unless each node has a network of its own.
+    ports: OnceLock<NodePorts>,
     /// Set by `prepare`.
     slots: OnceLock<Vec<NodeSlot>>,
     deaths: Arc<Mutex<Vec<Death>>>,
@@ -224,8 +229,6 @@ const READY_TIMEOUT: Duration = Duration::from_secs(5);
 const CLOCK_LIMIT: Duration = Duration::from_secs(10);
 /// Port of nodes that have an address of their own, unless another is asked for.
 const PORT: u16 = 7_000;
-/// Added to a node's number, gives its address: 127.0.0.10 + number.
-pub(crate) const FIRST_ADDRESS: u32 = u32::from_be_bytes([127, 0, 0, 10]);
 
 impl ProcessNodes {
     /// `count` nodes of this system, `n1` to `n<count>`.
@@ -235,6 +238,8 @@ impl ProcessNodes {
             ids: (1..=count).map(NodeId::server).collect(),
             limits: NodeLimits::default(),
             port: None,
+            ports_in_a_row: 1,
+            ports: OnceLock::new(),
             disks: None,
             slots: OnceLock::new(),
             deaths: Arc::default(),
@@ -248,10 +253,12 @@ impl ProcessNodes {
         self
     }
 
-    /// The same, but every node listens at this port (of its own address).
+    /// The same, but every node has `in_a_row` ports of its own address, at which no other test listens: `first` and those that
+    /// follow, or free ones if no port is asked for. [`NodePlace::address`] has the first.
     #[must_use]
-    pub fn with_port(mut self, port: u16) -> ProcessNodes {
-        self.port = Some(port);
+    pub fn with_ports(mut self, first: Option<u16>, in_a_row: u16) -> ProcessNodes {
+        self.port = first;
+        self.ports_in_a_row = in_a_row;
         self
     }
 
@@ -293,25 +300,19 @@ impl ProcessNodes {
             .ok_or(NodeError::Unknown(node))
     }
 
-    /// Chooses an address for each node. All listeners stay open until the last is chosen, so that no two get the same port.
-    fn choose_addresses(&self) -> Result<Vec<SocketAddr>, NodeError> {
-        let bind = |&node: &NodeId| {
-            let ip = Ipv4Addr::from(FIRST_ADDRESS.saturating_add(node.number()));
-            let address = SocketAddr::new(IpAddr::V4(ip), self.port.unwrap_or(0));
-            listen(node, address)
-        };
-        let held = self.ids.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
-        let addresses = held.iter().zip(&self.ids).map(|(listener, &node)| {
-            listener
-                .local_addr()
-                .map_err(|error| NodeError::Address { node, error })
-        });
-        addresses.collect()
+    /// Reserves an address for each node.
+    fn reserve_addresses(&self) -> Result<Vec<SocketAddr>, NodeError> {
+        let ports = NodePorts::reserve(&self.ids, self.port, self.ports_in_a_row)?;
+        let first = ports.first();
+        assert!(self.ports.set(ports).is_ok(), "nodes are prepared once");
+        let address = |&node: &NodeId| SocketAddr::new(NodePorts::address(node), first);
+        Ok(self.ids.iter().map(address).collect())
     }
 
     /// Has the mesh give each node an address of its own.
     fn open_addresses(&self, mesh: &Mesh) -> Result<Vec<SocketAddr>, NodeError> {
         let port = self.port.unwrap_or(PORT);
+        NodePorts::check_room(port, self.ports_in_a_row)?;
         let open = |&node: &NodeId| {
             let ip = mesh
                 .open_node(node)
@@ -326,7 +327,7 @@ impl ProcessNodes {
         let addresses = if mesh.has_whole_addresses() {
             self.open_addresses(mesh)?
         } else {
-            self.choose_addresses()?
+            self.reserve_addresses()?
         };
         let mut slots = Vec::new();
         for (&node, address) in self.ids.iter().zip(addresses) {
@@ -371,7 +372,7 @@ impl ProcessNodes {
         let node = slot.place.node;
         let space = slot.place.mesh.node_space(node);
         if space.is_none() {
-            drop(listen(node, slot.place.address)?);
+            check_free(node, slot.place.address)?;
         }
         if let Some(user) = self.system.user()
             && slot.place.mesh.kind() == NetworkKind::Userns
@@ -433,28 +434,23 @@ impl ProcessNodes {
         let silent = tokio::select! {
             biased;
             answer = ask => match answer {
-                Ok(()) => return Ok(()),
+                Ok(()) if process.child.status().is_none() => return Ok(()),
+                Ok(()) => None, // something else answered at its port
                 Err(reason) => Some(reason),
             },
             _ = process.child.end() => None,
         };
+        let Some(reason) = silent else {
+            return Err(slot.ended(process).await);
+        };
         process.is_end_known.store(true, Ordering::Relaxed); // the error below reports it
-        let status = process.child.kill().await;
-        let log_tail = log::tail(log, process.log_offset);
-        Err(match silent {
-            Some(reason) => NodeError::Silent {
-                node,
-                limit: self.limits.ready,
-                reason,
-                log: log.clone(),
-                log_tail,
-            },
-            None => NodeError::Ended {
-                node,
-                status: status.map_or_else(|error| error.to_string(), status_text),
-                log: log.clone(),
-                log_tail,
-            },
+        let _ = process.child.kill().await; // its status says nothing: it was still running
+        Err(NodeError::Silent {
+            node,
+            limit: self.limits.ready,
+            reason,
+            log: log.clone(),
+            log_tail: log::tail(log, process.log_offset),
         })
     }
 
@@ -773,6 +769,18 @@ impl NodeSlot {
         Ok(())
     }
 
+    /// The error of a process that ended by itself before the test began.
+    async fn ended(&self, process: &NodeProcess) -> NodeError {
+        process.is_end_known.store(true, Ordering::Relaxed); // this error reports it
+        let status = process.child.kill().await;
+        NodeError::Ended {
+            node: self.place.node,
+            status: status.map_or_else(|error| error.to_string(), status_text),
+            log: self.log.clone(),
+            log_tail: log::tail(&self.log, process.log_offset),
+        }
+    }
+
     /// The process of this node, if it runs.
     fn alive(&self) -> Option<Arc<NodeProcess>> {
         let process = self.process().clone()?;
@@ -803,6 +811,14 @@ impl Nodes for ProcessNodes {
             let limit = self.limits.ready;
             let formed = until(limit, || self.system.formed(&places)).await;
             formed.map_err(|reason| NodeError::NotFormed { limit, reason })?;
+            // The system may have formed without a node, and something else may answer at its port: what was said there would be
+            // held against this system.
+            for slot in self.slots() {
+                let process = slot.process().clone();
+                if let Some(process) = process.filter(|it| it.child.status().is_some()) {
+                    return Err(slot.ended(&process).await);
+                }
+            }
             // What a system writes once, such as its configuration, would be lost as a whole at the first cut: then nothing
             // could be read.
             for slot in self.slots() {
@@ -878,14 +894,6 @@ impl Nodes for ProcessNodes {
     fn take_deaths(&self) -> Vec<Death> {
         std::mem::take(&mut *self.deaths.lock().unwrap_or_else(PoisonError::into_inner))
     }
-}
-
-/// Listens on a node's address for a moment, to find out that it is free.
-fn listen(node: NodeId, address: SocketAddr) -> Result<TcpListener, NodeError> {
-    TcpListener::bind(address).map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => NodeError::PortInUse { node, address },
-        _ => NodeError::Address { node, error },
-    })
 }
 
 /// Repeats `ask` until it returns `Ok`; returns its last error at `limit`.

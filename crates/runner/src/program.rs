@@ -4,7 +4,6 @@ use crate::ClientError;
 use seatrial_namespace::ProgramUser;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -212,34 +211,6 @@ impl OrdinaryUser {
     }
 }
 
-/// The lowest port from which nodes listen that need several ports in a row: below those that the kernel gives to connections.
-const PORTS_FROM: u16 = 20_000;
-/// Number of places that are tried.
-const PORT_TRIES: u16 = 200;
-/// Number of ports between two tries.
-const PORT_STEP: u16 = 50;
-
-/// The first of `ports` ports in a row that are free on the addresses of nodes 1 to `nodes`; `start` (any number) says where to
-/// look first, so that two tests that begin at the same time rarely choose the same.
-pub fn free_ports(nodes: u32, ports: u16, start: u64) -> Result<u16, ClientError> {
-    assert!(
-        ports > 0 && ports <= PORT_STEP,
-        "ports of one try overlap no other try's"
-    );
-    for number in 0..PORT_TRIES {
-        let place = (start % u64::from(PORT_TRIES)) as u16;
-        let first = PORTS_FROM + (place + number) % PORT_TRIES * PORT_STEP;
-        let is_free = |address: IpAddr| {
-            (first..first + ports).all(|port| TcpListener::bind((address, port)).is_ok())
-        };
-        let address = |node| IpAddr::V4(Ipv4Addr::from(crate::process::FIRST_ADDRESS + node));
-        if (1..=nodes).map(address).all(is_free) {
-            return Ok(first);
-        }
-    }
-    Err(format!("no {ports} ports in a row are free from {PORTS_FROM} on").into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,14 +269,5 @@ mod tests {
             None,
             "a name is whole"
         );
-    }
-
-    #[test]
-    fn ports_in_use_are_passed_over() {
-        let first = free_ports(2, 3, 7).unwrap();
-        let held = TcpListener::bind(("127.0.0.12", first + 2)).unwrap();
-        let second = free_ports(2, 3, 7).unwrap();
-        drop(held);
-        assert_ne!(first, second);
     }
 }

@@ -221,10 +221,7 @@ impl Suite for Sqlite {
         let system = SqliteSystem { settings };
         let nodes = setup.with_disks(ProcessNodes::new(Arc::new(system), setup.nodes))?;
         Ok(Deployment {
-            nodes: Arc::new(match setup.port {
-                Some(port) => nodes.with_port(port),
-                None => nodes,
-            }),
+            nodes: Arc::new(nodes.with_ports(setup.port, 1)),
             clients: Arc::new(SqliteClients {
                 begin,
                 options: store,

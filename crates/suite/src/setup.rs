@@ -2,7 +2,7 @@
 
 use crate::{OptionValues, PlantedBug};
 use seatrial_machine::Rng;
-use seatrial_runner::{ClientError, Clients, NetworkKind, Nodes, free_ports};
+use seatrial_runner::{Clients, NetworkKind, Nodes};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -45,14 +45,6 @@ pub struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// The port of every node: the one that was asked for, or the first of `ports` in a row that are free on each node's address.
-    pub fn first_port(&self, ports: u16) -> Result<u16, ClientError> {
-        match self.port {
-            Some(port) => Ok(port),
-            None => free_ports(self.nodes, ports, self.rng.fork("ports").word()),
-        }
-    }
-
     /// A note for the user, unless a server's program says that its version is one that the suite was tried with: in `said`
     /// that number stands after `mark`.
     pub fn note_version(&self, system: &str, (mark, tried): (&str, &[&str]), said: &str) {

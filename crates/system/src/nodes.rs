@@ -16,7 +16,6 @@ use seatrial_runner::{
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,10 +93,10 @@ impl SystemNodes {
             stop: definition.stop.time,
         };
         let system = Arc::new(ProcessSystem(Arc::clone(&shared)));
-        let mut processes = ProcessNodes::new(system, count as u32).with_limits(limits);
-        if let Some(port) = port {
-            processes = processes.with_port(port);
-        }
+        let in_a_row = 1 + definition.ports.len() as u16; // a definition has at most 1,000
+        let processes = ProcessNodes::new(system, count as u32)
+            .with_limits(limits)
+            .with_ports(port, in_a_row);
         SystemNodes {
             processes,
             is_set_up: (0..count).map(|_| AtomicBool::new(false)).collect(),
@@ -114,13 +113,15 @@ impl SystemNodes {
         helpers::write(&helpers).map_err(|error| file_error(&helpers, error))?;
         let mut places = Vec::new();
         let mut ports = Vec::new();
+        let named = self.shared.definition.ports.len() as u16; // it was asked for with the nodes
         for &node in self.processes.ids() {
             let place = self.processes.place(node).ok_or(NodeError::Unknown(node))?;
             if let Some(user) = &self.shared.user {
                 user.own(&place.folder)
                     .map_err(|error| file_error(&place.folder, error))?;
             }
-            ports.push(free_ports(place, self.shared.definition.ports.len())?);
+            let after = place.address.port() + 1;
+            ports.push((after..after + named).collect());
             places.push(place.clone());
         }
         let cluster = SystemPlaces {
@@ -227,36 +228,6 @@ impl SystemNodes {
         }
         Ok(membership)
     }
-}
-
-/// Numbers of free ports of a node's address: those after its port for clients if it has the address to itself. Otherwise all
-/// listeners stay open until the last number is known.
-fn free_ports(place: &NodePlace, count: usize) -> Result<Vec<u16>, NodeError> {
-    let failed = |error| NodeError::Address {
-        node: place.node,
-        error,
-    };
-    if place.mesh.has_whole_addresses() {
-        let following = u16::try_from(count).ok().and_then(|count| {
-            let last = place.address.port().checked_add(count)?;
-            Some((place.address.port() + 1..=last).collect())
-        });
-        return following.ok_or_else(|| {
-            let text = format!(
-                "no {count} ports follow port {}, choose a lower one",
-                place.address.port()
-            );
-            failed(io::Error::new(io::ErrorKind::InvalidInput, text))
-        });
-    }
-    let listeners: Vec<TcpListener> = (0..count)
-        .map(|_| TcpListener::bind((place.address.ip(), 0)))
-        .collect::<Result<_, _>>()
-        .map_err(failed)?;
-    let ports = listeners
-        .iter()
-        .map(|listener| Ok(listener.local_addr()?.port()));
-    ports.collect::<Result<_, _>>().map_err(failed)
 }
 
 fn file_error(path: &Path, error: io::Error) -> NodeError {

@@ -178,10 +178,7 @@ impl Suite for Volume {
         let system = Arc::new(VolumeSystem {
             bug: setup.bug.map(|bug| bug.name),
         });
-        let mut nodes = ProcessNodes::new(system, setup.nodes);
-        if let Some(port) = setup.port {
-            nodes = nodes.with_port(port);
-        }
+        let nodes = ProcessNodes::new(system, setup.nodes).with_ports(setup.port, 1);
         let clients = VolumeClients {
             tokens: Mutex::new(setup.rng.fork("tokens")),
             upstairs: NodeId::server(setup.nodes),

@@ -188,7 +188,6 @@ impl Suite for ZooKeeper {
         };
         setup.note_version("ZooKeeper", ("", &[TRIED]), &jars.version);
         setup.note_uncut_links("server");
-        let port = setup.first_port(3)?;
         let system = ZooKeeperSystem {
             java: JAVA.find()?,
             jars,
@@ -201,7 +200,7 @@ impl Suite for ZooKeeper {
         };
         let nodes = ProcessNodes::new(Arc::new(system), setup.nodes);
         Ok(Deployment {
-            nodes: Arc::new(nodes.with_port(port).with_limits(limits)),
+            nodes: Arc::new(nodes.with_ports(setup.port, 3).with_limits(limits)),
             clients: Arc::new(ZooKeeperClients {
                 timeout: setup.timeout,
                 session,

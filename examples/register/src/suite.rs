@@ -72,10 +72,7 @@ impl Suite for Registers {
         let nodes = Nodes {
             bug: setup.bug.map(|bug| bug.name),
         };
-        let mut nodes = ProcessNodes::new(Arc::new(nodes), setup.nodes);
-        if let Some(port) = setup.port {
-            nodes = nodes.with_port(port);
-        }
+        let nodes = ProcessNodes::new(Arc::new(nodes), setup.nodes).with_ports(setup.port, 1);
         Ok(Deployment {
             nodes: Arc::new(nodes),
             clients: Arc::new(Connect {

@@ -191,9 +191,45 @@ async fn a_port_in_use_is_named() {
     let folder = scratch.path();
     let taken = TcpListener::bind("127.0.0.11:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let error = start_error(&nodes("register", 1).with_port(port), folder).await;
+    let error = start_error(&nodes("register", 1).with_ports(Some(port), 1), folder).await;
     assert!(matches!(error, NodeError::PortInUse { .. }), "{error}");
     assert!(error.to_string().contains(&port.to_string()), "{error}");
+}
+
+#[tokio::test]
+async fn the_port_of_a_killed_node_goes_to_no_other_test() {
+    let (nodes, _mesh, folder) = started(1).await;
+    let port = nodes.place(N1).unwrap().address.port();
+    happened(inject(&nodes, Fault::Kill(N1)).await);
+    let other = crate::roles::nodes("register", 1).with_ports(Some(port), 1);
+    let mesh = Mesh::new(Handle::current());
+    let refused = other.prepare(folder.path(), &mesh).await.unwrap_err();
+    assert!(matches!(refused, NodeError::PortInUse { .. }), "{refused}");
+    drop(nodes);
+    other.prepare(folder.path(), &mesh).await.unwrap();
+}
+
+/// What another program answers at the port of a node that has ended must not count as this system's.
+#[tokio::test]
+async fn a_node_that_ended_before_the_test_is_an_error() {
+    let (nodes, mesh, _folder) = started(1).await;
+    Line::open(&mesh).await.say("die").await.unwrap_err();
+    let address = nodes.place(N1).unwrap().address;
+    let _stranger = loop {
+        // Until the node's own listener is gone.
+        match TcpListener::bind(address) {
+            Ok(listener) => break listener,
+            Err(_) => sleep(Duration::from_millis(5)).await,
+        }
+    };
+    let error = loop {
+        match nodes.formed().await {
+            Ok(()) => sleep(Duration::from_millis(5)).await, // its end is not yet known
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, NodeError::Ended { .. }), "{error}");
+    assert!(nodes.take_deaths().len() <= 1, "it is reported once");
 }
 
 #[tokio::test]
