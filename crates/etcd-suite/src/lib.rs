@@ -43,12 +43,20 @@ const SERVER: ServerProgram = ServerProgram {
     install: "apt-get install --no-install-recommends etcd-server",
 };
 /// Versions with which the suite was tried.
-const TRIED: &str = "3.4";
+const TRIED: [&str; 2] = ["3.4", "3.5"];
 
+const PROGRAM: &str = "etcd";
 const READS: &str = "reads";
 const LEASE: &str = "lease";
 
-const OPTIONS: [SuiteOption; 2] = [
+const OPTIONS: [SuiteOption; 3] = [
+    SuiteOption {
+        name: PROGRAM,
+        value_name: "PROGRAM",
+        about: "The server: a path, or a name in PATH, such as one that `go build` made of another version",
+        default: Some("etcd"),
+        verbs: &[Verb::Test],
+    },
     SuiteOption {
         name: READS,
         value_name: "HOW",
@@ -110,8 +118,11 @@ impl Suite for Etcd {
             .options
             .one_of(READS, &["linearizable", "serializable"])?;
         let lease = setup.options.number(LEASE, 1..=3_600, 10)?;
-        let (server, version) = SERVER.version("--version")?;
-        setup.note_version("etcd", (": ", &[TRIED]), &version);
+        let (server, version) = match setup.options.path(PROGRAM) {
+            Some(program) => SERVER.version_of(program, "--version")?,
+            None => SERVER.version("--version")?,
+        };
+        setup.note_version("etcd", (": ", &TRIED), &version);
         setup.note_uncut_links("member");
         let system = EtcdSystem {
             server,
