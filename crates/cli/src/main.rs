@@ -28,6 +28,8 @@ const SUITES: &[&dyn Suite] = &[
     &seatrial_sqlite_suite::SQLITE,
     #[cfg(feature = "etcd")]
     &seatrial_etcd_suite::ETCD,
+    #[cfg(feature = "kafka")]
+    &seatrial_kafka_suite::KAFKA,
     #[cfg(feature = "zookeeper")]
     &seatrial_zookeeper_suite::ZOOKEEPER,
 ];

@@ -15,10 +15,11 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Features of this package that bring suites: the first word of the names of their suites.
-const SUITE_FEATURES: [&str; 8] = [
+const SUITE_FEATURES: [&str; 9] = [
     "redis",
     "postgres",
     "mariadb",
+    "kafka",
     "nats",
     "rabbitmq",
     "sqlite",

@@ -1,8 +1,9 @@
 //! What `--version` says.
 
 /// Optional features of this program, and whether they are in this build.
-const FEATURES: [(&str, bool); 9] = [
+const FEATURES: [(&str, bool); 10] = [
     ("etcd", cfg!(feature = "etcd")),
+    ("kafka", cfg!(feature = "kafka")),
     ("mariadb", cfg!(feature = "mariadb")),
     ("nats", cfg!(feature = "nats")),
     ("parquet", cfg!(feature = "parquet")),
