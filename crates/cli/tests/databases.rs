@@ -6,6 +6,8 @@
 
 #[path = "databases/cut_apart.rs"]
 mod cut_apart;
+#[path = "databases/kafka_brokers.rs"]
+mod kafka_brokers;
 #[path = "databases/message_systems.rs"]
 mod message_systems;
 #[path = "databases/proofs.rs"]

@@ -109,4 +109,10 @@ mod tests {
         let missing = missing.err().expect("an error").to_string();
         assert!(missing.contains("/nowhere/lib: No such file"), "{missing}");
     }
+
+    #[test]
+    fn the_guide_has_the_same_commands() {
+        let guide = include_str!("../../../docs/guide/systems.md");
+        assert!(guide.contains(&format!("\n{FETCH}\n")));
+    }
 }

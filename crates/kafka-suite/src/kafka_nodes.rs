@@ -5,11 +5,12 @@ use crate::kafka_connection::KafkaConnection;
 use crate::kafka_error::KafkaError;
 use crate::kafka_jars::KafkaJars;
 use crate::kafka_messages as messages;
+use crate::partition_digest;
 use crate::partition_leaders::leader;
 use kafka_protocol::messages::MetadataResponse;
 use seatrial_generator::Membership;
 use seatrial_machine::NodeId;
-use seatrial_runner::{BoxFuture, ClientError, NodePlace, System, SystemMembers};
+use seatrial_runner::{BoxFuture, ClientError, NodePlace, NodeState, System, SystemMembers};
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
@@ -26,6 +27,8 @@ pub(crate) struct KafkaSystem {
     pub(crate) java: PathBuf,
     pub(crate) jars: KafkaJars,
     pub(crate) settings: KafkaSettings,
+    /// Number of nodes.
+    pub(crate) nodes: u32,
     /// When the last process of each node was started.
     pub(crate) launched: Mutex<BTreeMap<NodeId, Instant>>,
 }
@@ -121,6 +124,23 @@ impl System for KafkaSystem {
 
     fn members(&self) -> Option<&dyn SystemMembers> {
         Some(self)
+    }
+
+    /// With fewer replicas than nodes no two need to hold the same.
+    fn reports_states(&self) -> bool {
+        self.nodes > 1 && self.settings.replicas == self.nodes
+    }
+
+    fn state<'a>(
+        &'a self,
+        place: &'a NodePlace,
+    ) -> BoxFuture<'a, Result<Option<NodeState>, ClientError>> {
+        Box::pin(async {
+            let deadline = Instant::now() + REPLY;
+            let partitions = self.settings.partitions;
+            let state = partition_digest::state(place.address, partitions, deadline).await?;
+            Ok(Some(state))
+        })
     }
 }
 

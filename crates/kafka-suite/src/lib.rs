@@ -8,7 +8,8 @@
 //! `lib.rs` (what the suite declares), `kafka_error.rs` (which errors are definite), `kafka_messages.rs` (requests and answers),
 //! `answer_shape.rs` and `record_batches.rs` (answers are read without trust), `kafka_connection.rs` (one connection),
 //! `partition_leaders.rs` (the brokers that a client talks to), `kafka_client.rs` (requests of a test as messages),
-//! `kafka_log.rs` (the same for the workload `log`), `kafka_jars.rs` and `kafka_nodes.rs` (the brokers).
+//! `kafka_log.rs` (the same for the workload `log`), `kafka_jars.rs` and `kafka_nodes.rs` (the brokers), `partition_digest.rs`
+//! (what a broker holds at the end).
 //!
 //! # What is absent
 //!
@@ -27,6 +28,7 @@ mod kafka_jars;
 mod kafka_log;
 mod kafka_messages;
 mod kafka_nodes;
+mod partition_digest;
 mod partition_leaders;
 mod record_batches;
 
@@ -259,6 +261,7 @@ impl Suite for Kafka {
             java,
             jars,
             settings,
+            nodes: setup.nodes,
             launched: Mutex::default(),
         };
         let limits = NodeLimits {

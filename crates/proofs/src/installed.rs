@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub struct InstalledServer {
     /// Its name.
     pub name: &'static str,
-    /// Names of the program, or patterns of paths with one `*`.
+    /// Names of the program, or patterns of paths with one `*`; `$NAME` at the beginning is an environment variable.
     programs: &'static [&'static str],
     arguments: &'static [&'static str],
     /// What its version must contain.
@@ -73,13 +73,10 @@ pub const SERVERS: [InstalledServer; 9] = [
     },
     InstalledServer {
         name: "kafka",
-        programs: &[
-            "kafka-server-start.sh",
-            "/opt/kafka*/bin/kafka-server-start.sh",
-        ],
+        programs: &["$KAFKA_LIB/kafka_*"],
         arguments: &[],
         wanted: "",
-        remedy: "needs java; Maven has org.apache.kafka:kafka_2.13",
+        remedy: "name a folder with its jars by KAFKA_LIB; `seatrial test kafka` prints commands that make one",
     },
     InstalledServer {
         name: "nats",
@@ -177,9 +174,20 @@ impl InstalledServer {
     }
 }
 
-/// The first of these programs that exists: in a folder of `PATH`, or at a path, in which a `*` stands for any name.
+/// The first of these programs that exists: in a folder of `PATH`, or at a path, in which a `*` stands for any name. `$NAME` at
+/// the beginning stands for the environment variable, without which there is no such path.
 pub fn find_program(programs: &[&str]) -> Option<PathBuf> {
     programs.iter().find_map(|program| {
+        let from_variable;
+        let program = match program.strip_prefix('$') {
+            Some(named) => {
+                let (variable, rest) = named.split_once('/')?;
+                let folder = std::env::var(variable).ok().filter(|one| !one.is_empty())?;
+                from_variable = format!("{folder}/{rest}");
+                &from_variable
+            }
+            None => *program,
+        };
         if let Some((before, after)) = program.split_once('*') {
             return find_by_pattern(before, after);
         }
@@ -252,6 +260,9 @@ mod tests {
             find_program(&["/nowhere/server", "no-such-program-7"]),
             None
         );
+        // Cargo sets this one.
+        let manifest = find_program(&["$NO_SUCH_VARIABLE_7/x", "$CARGO_MANIFEST_DIR/Cargo.*"]);
+        assert!(manifest.unwrap().ends_with("Cargo.toml"));
     }
 
     #[test]

@@ -96,6 +96,11 @@ fn etcd() {
 }
 
 #[test]
+fn kafka() {
+    is_cut_and_heals("kafka", &["--faults", "partition:one"], 3, &[0]);
+}
+
+#[test]
 fn nats() {
     is_cut_and_heals("nats", &["--faults", "partition:one"], 3, &[0]);
 }
