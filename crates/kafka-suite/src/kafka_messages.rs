@@ -219,6 +219,9 @@ pub(crate) fn created(answer: &CreateTopicsResponse) -> Result<(), KafkaError> {
     }
 }
 
+/// Acknowledgement by all replicas that are in sync, as a number.
+pub(crate) const ALL: i16 = -1;
+
 /// Appends one message to a partition. The broker answers within the limit, unless `acks` is 0: then it never does.
 pub(crate) fn produce(
     partition: i32,

@@ -16,6 +16,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -31,6 +32,8 @@ pub(crate) struct KafkaSystem {
     pub(crate) nodes: u32,
     /// When the last process of each node was started.
     pub(crate) launched: Mutex<BTreeMap<NodeId, Instant>>,
+    /// Has the last message been appended to each partition, which comes before the states are compared?
+    pub(crate) has_ended: AtomicBool,
 }
 
 /// Ports of a node: of its broker, and of its controller.
@@ -39,10 +42,14 @@ const CONTROLLER: u16 = 1;
 
 /// Time limit of a question to a broker.
 const REPLY: Duration = Duration::from_secs(2);
+/// Time limit of all questions for the state of a broker.
+const LOOK: Duration = Duration::from_millis(1_800);
 /// Time limit of the creation of the topic.
 const CREATION: Duration = Duration::from_secs(5);
-/// How long a process may wait for other controllers before it counts as ready without a broker that answers.
-const ALONE: Duration = Duration::from_secs(15);
+/// Time limit of a connection to a controller.
+const CONNECT: Duration = Duration::from_millis(300);
+/// After which time a process counts as ready although a majority of controllers listens: some may be paused or cut off.
+const ALONE: Duration = Duration::from_secs(8);
 
 /// The name of the cluster, in the form of Kafka's own: 16 bytes in base64.
 const CLUSTER: &str = "c2VhdHJpYWwta2Fma2EtMA";
@@ -86,20 +93,25 @@ impl System for KafkaSystem {
         Ok(command)
     }
 
-    /// Its broker answers. Where a majority of controllers is missing no broker can: then its controller listens, a while after
-    /// the start.
+    /// Its broker answers. No broker can while a majority of controllers is missing, and the node whose restart ends that may be
+    /// the next one: then it is enough that its controller listens.
     fn ready<'a>(&'a self, place: &'a NodePlace) -> BoxFuture<'a, Result<(), ClientError>> {
         Box::pin(async {
             let Err(error) = ask(place.address).await else {
                 return Ok(());
             };
-            let launched = self.launched().get(&place.node).copied();
-            if launched.is_none_or(|launched| launched.elapsed() < ALONE) {
+            let port = place.own_port(CONTROLLER)?.port();
+            if !listens(SocketAddr::new(place.ip(), port)).await {
                 return Err(error.into());
             }
-            let controller = TcpStream::connect(place.own_port(CONTROLLER)?);
-            timeout(REPLY, controller).await??;
-            Ok(())
+            let mut listening = 0;
+            for ip in place.nodes.iter().filter_map(|node| place.ip_of(*node)) {
+                listening += usize::from(listens(SocketAddr::new(ip, port)).await);
+            }
+            let launched = self.launched().get(&place.node).copied();
+            let is_alone = listening <= place.nodes.len() / 2
+                || launched.is_some_and(|launched| launched.elapsed() >= ALONE);
+            if is_alone { Ok(()) } else { Err(error.into()) }
         })
     }
 
@@ -136,12 +148,22 @@ impl System for KafkaSystem {
         place: &'a NodePlace,
     ) -> BoxFuture<'a, Result<Option<NodeState>, ClientError>> {
         Box::pin(async {
-            let deadline = Instant::now() + REPLY;
+            let deadline = Instant::now() + LOOK;
+            if !self.has_ended.load(Ordering::Relaxed) {
+                partition_digest::append_ends(place, deadline).await?;
+                self.has_ended.store(true, Ordering::Relaxed);
+            }
             let partitions = self.settings.partitions;
             let state = partition_digest::state(place.address, partitions, deadline).await?;
             Ok(Some(state))
         })
     }
+}
+
+/// Does a process accept connections there?
+async fn listens(address: SocketAddr) -> bool {
+    let connected = timeout(CONNECT, TcpStream::connect(address)).await;
+    matches!(connected, Ok(Ok(_)))
 }
 
 /// Asks a broker for the brokers and the topic.

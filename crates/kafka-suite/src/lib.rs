@@ -43,6 +43,7 @@ use seatrial_suite::{
     Addressing, Deployment, Load, NODE_DISK, OptionValues, Setup, Suite, SuiteError, SuiteOption,
     Verb, member_count, omitted_with_disks,
 };
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -145,7 +146,7 @@ impl KafkaSettings {
         let min_isr = options.number(MIN_ISR, 1..=replicas, replicas / 2 + 1)?;
         Ok(KafkaSettings {
             acks: match options.one_of(ACKS, &["all", "1", "0"])? {
-                "all" => -1,
+                "all" => kafka_messages::ALL,
                 "1" => 1,
                 _ => 0,
             },
@@ -263,6 +264,7 @@ impl Suite for Kafka {
             settings,
             nodes: setup.nodes,
             launched: Mutex::default(),
+            has_ended: AtomicBool::new(false),
         };
         let limits = NodeLimits {
             ready: Duration::from_secs(90),

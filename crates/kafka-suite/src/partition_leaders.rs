@@ -11,7 +11,7 @@ use seatrial_machine::NodeId;
 use seatrial_runner::ClientSlot;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
 /// The leaders of all partitions as the client's own broker names them, and connections to those that were needed. Another broker
 /// is asked only while the own one accepts no connection.
@@ -130,13 +130,15 @@ impl PartitionLeaders {
         leader.ok_or(KafkaError::NoLeader(partition))
     }
 
-    /// Forgets the leaders after an error, and pauses after one that came at once.
-    async fn noted<T>(&mut self, result: Result<T, KafkaError>) -> Result<T, KafkaError> {
-        if let Err(error) = &result {
+    /// Forgets the leaders after an error, and pauses if it came before the deadline.
+    async fn noted<T>(
+        &mut self,
+        result: Result<T, KafkaError>,
+        deadline: Instant,
+    ) -> Result<T, KafkaError> {
+        if result.is_err() {
             self.leaders.clear();
-            if !matches!(error, KafkaError::Late) {
-                sleep(REFUSED).await;
-            }
+            sleep_until(deadline.min(Instant::now() + REFUSED)).await;
         }
         result
     }
@@ -150,7 +152,7 @@ impl PartitionLeaders {
         deadline: Instant,
     ) -> Result<Option<i64>, KafkaError> {
         let produced = self.produce_once(partition, key, number, deadline).await;
-        self.noted(produced).await
+        self.noted(produced, deadline).await
     }
 
     async fn produce_once(
@@ -190,7 +192,7 @@ impl PartitionLeaders {
             messages::fetched(answer, offset)
         };
         let fetched = fetched.await;
-        self.noted(fetched).await
+        self.noted(fetched, deadline).await
     }
 
     /// The end of a partition, as consumers see it.
@@ -207,7 +209,7 @@ impl PartitionLeaders {
             messages::end_offset(&answer)
         };
         let ended = ended.await;
-        self.noted(ended).await
+        self.noted(ended, deadline).await
     }
 }
 
