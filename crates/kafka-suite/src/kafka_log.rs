@@ -11,10 +11,14 @@ use seatrial_history::{Key, LogMop, Op, OpType, Symbol, Value};
 use seatrial_runner::{BoxFuture, Client, ClientError};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 /// Maximum number of bytes of one partition in a poll: about 200 messages.
 const POLLED_BYTES_MAX: i32 = 16 << 10;
+
+/// How long a poll without messages takes. A leader that was replaced and does not know it has none either, and the last polls of
+/// a test end after a hundred of them.
+const EMPTY: Duration = Duration::from_millis(100);
 
 const NODE: Symbol = Symbol::new("node");
 const ERROR: Symbol = Symbol::new("error");
@@ -92,7 +96,8 @@ impl KafkaLog {
         self.leaders.produce(partition, &key, value, deadline).await
     }
 
-    /// The next messages of all logs that have some. Moves the positions behind them.
+    /// The next messages of all logs that have some. Moves the positions behind them. If there are none, it takes a while, and
+    /// fails unless the leaders know that they show all that was acknowledged.
     async fn poll(
         &mut self,
         positions: &mut BTreeMap<Key, i64>,
@@ -107,7 +112,7 @@ impl KafkaLog {
             *known = (*known).min(*position);
         }
         let mut fetched = BTreeMap::new();
-        for (partition, offset) in first {
+        for (&partition, &offset) in &first {
             let records = self
                 .leaders
                 .fetch(partition, offset, POLLED_BYTES_MAX, deadline);
@@ -122,6 +127,12 @@ impl KafkaLog {
             *position = records.next.unwrap_or(0).max(*position);
             if !polled.is_empty() {
                 all.push((key.clone(), polled));
+            }
+        }
+        if all.is_empty() && !first.is_empty() {
+            sleep_until(deadline.min(Instant::now() + EMPTY)).await;
+            for partition in first.into_keys() {
+                self.leaders.end(partition, deadline).await?;
             }
         }
         Ok(all)

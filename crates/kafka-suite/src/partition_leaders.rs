@@ -195,7 +195,8 @@ impl PartitionLeaders {
         self.noted(fetched, deadline).await
     }
 
-    /// The end of a partition, as consumers see it.
+    /// The end of a partition, as consumers see it. A new leader refuses until that covers all that its predecessors have
+    /// acknowledged (KIP-207); fetches from it only return less meanwhile.
     pub(crate) async fn end(
         &mut self,
         partition: i32,
