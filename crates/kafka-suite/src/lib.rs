@@ -60,7 +60,7 @@ const JAVA: ServerProgram = ServerProgram {
     install: "apt-get install --no-install-recommends default-jre-headless",
 };
 /// Versions with which the suite was tried.
-const TRIED: &str = "3.9";
+const TRIED: [&str; 2] = ["3.9", "4.1"];
 
 const JARS: &str = "jars";
 const ACKS: &str = "acks";
@@ -256,7 +256,7 @@ impl Suite for Kafka {
         }
         let java = JAVA.find()?;
         let jars = KafkaJars::find(setup.options.path(JARS))?;
-        setup.note_version("Kafka", ("", &[TRIED]), &jars.version);
+        setup.note_version("Kafka", ("", &TRIED), &jars.version);
         setup.note_uncut_links("broker");
         let system = KafkaSystem {
             java,
