@@ -211,6 +211,24 @@ pub const PROOFS: &[PublishedFinding] = &[
         },
     },
     PublishedFinding {
+        name: "kafka-acks-one",
+        claim: "Kafka loses messages that the leader alone has acknowledged when it is cut off; with acks=all it does not",
+        source: "Kafka's documentation, Producer Configs, acks; Jepsen, Kafka 0.8 (2013)",
+        servers: &["java", "kafka"],
+        common: "kafka --workload set --partitions 1 --session-timeout 2 --faults partition:primaries \
+--fault-schedule one-at-a-time --interval 8 --time 70",
+        hit: FindingTest {
+            setting: "acks=1",
+            words: "--acks 1",
+            expected: ExpectedVerdict::AnyOf(&["lost"]),
+        },
+        control: FindingTest {
+            setting: "acks=all, two of three in sync",
+            words: "--acks all",
+            expected: ExpectedVerdict::Valid,
+        },
+    },
+    PublishedFinding {
         name: "redis-sentinel-partition",
         claim: "Redis with Sentinel loses acknowledged writes when its primary is cut off; without a cut it does not",
         source: "Jepsen, Redis (2013-05-18) and Redis redux (2013-12-10); Redis' documentation of replication",
