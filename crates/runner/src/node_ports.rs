@@ -27,7 +27,7 @@ const PORT_STEP: u16 = 50;
 /// to all users, and end with the process that holds them, however it ends.
 ///
 /// A test that finds a name taken tries the next row, or fails if it was asked for this port. Programs that are no tests of
-/// this kind do not know of names: that a node does not get its port then is seen by its end.
+/// this kind do not know of names: that a node does not get its port then is seen by its end. Decision 0129.
 #[derive(Debug)]
 pub(crate) struct NodePorts {
     first: u16,
