@@ -81,6 +81,19 @@ fn operations(folder: &Scratch, words: &[&str]) -> Vec<Json> {
         .collect()
 }
 
+/// Runs a test that must be valid in this folder; its results, or nothing if the server is missing.
+fn valid(folder: &Scratch, words: &str) -> Option<Json> {
+    let words: Vec<&str> = words.split(' ').collect();
+    let common = ["test", "--seed", "1", "--out", "run", "--json"];
+    let output = run(folder, &[&common[..1], &words, &common[1..]].concat());
+    let text = printed(&output);
+    if is_missing(&text) {
+        return None;
+    }
+    assert_eq!(output.status.code(), Some(0), "{words:?}: {text}");
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
 /// Is a server missing, as this output says? Then the test is skipped; in CI that is an error.
 fn is_missing(text: &str) -> bool {
     let is_missing = text.contains("is not installed");

@@ -9,6 +9,7 @@ use crate::record_batches::PartitionMessage;
 use bytes::Bytes;
 use seatrial_history::{Key, LogMop, Op, OpType, Symbol, Value};
 use seatrial_runner::{BoxFuture, Client, ClientError};
+use seatrial_suite::assigned_positions;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -38,7 +39,7 @@ impl Client for KafkaLog {
         Box::pin(async move {
             if op.f == "assign" {
                 let from_start = op.extra.get("seek-to-beginning?") == Some(&Value::Bool(true));
-                self.positions = positions(&op.value, &self.positions, from_start)?;
+                self.positions = assigned_positions(&op.value, &self.positions, from_start, 0)?;
                 return Ok(op.complete(OpType::Ok, op.value.clone()));
             }
             let Some(mut mops) = op.value.as_log() else {
@@ -163,39 +164,9 @@ fn polled(messages: &[PartitionMessage], key: &str, from: i64) -> Vec<(i64, i64)
         .collect()
 }
 
-/// The positions of these logs: those that were known, else the beginning.
-fn positions(
-    logs: &Value,
-    known: &BTreeMap<Key, i64>,
-    from_start: bool,
-) -> Result<BTreeMap<Key, i64>, String> {
-    let Value::List(keys) = logs else {
-        return Err(format!("{logs}: no list of logs"));
-    };
-    let keys = keys.iter().map(|key| {
-        let key = key
-            .as_key()
-            .ok_or_else(|| format!("{key} is not the name of a log"))?;
-        let position = known.get(&key).filter(|_| !from_start);
-        Ok((key, position.copied().unwrap_or(0)))
-    });
-    keys.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn positions_are_kept_until_the_beginning_is_wanted() {
-        let known = BTreeMap::from([(Key::Int(1), 40), (Key::Int(2), 50)]);
-        let logs = Value::List([Value::Int(2), Value::Int(3)].into_iter().collect());
-        let kept = positions(&logs, &known, false).unwrap();
-        assert_eq!(kept, BTreeMap::from([(Key::Int(2), 50), (Key::Int(3), 0)]));
-        let first = positions(&logs, &known, true).unwrap();
-        assert_eq!(first, BTreeMap::from([(Key::Int(2), 0), (Key::Int(3), 0)]));
-        assert!(positions(&Value::Int(1), &known, false).is_err());
-    }
 
     #[test]
     fn a_log_has_its_own_messages_of_a_partition() {

@@ -35,13 +35,12 @@ mod record_batches;
 use kafka_client::KafkaClients;
 use kafka_jars::KafkaJars;
 use kafka_nodes::KafkaSystem;
-use seatrial_generator::Generator as _;
-use seatrial_generator::workload::{KeyOptions, LogOptions, Workload, WorkloadOptions, logs};
+use seatrial_generator::workload::{Workload, WorkloadOptions};
 use seatrial_machine::{FaultKind, Rng};
 use seatrial_runner::{NodeLimits, ProcessNodes, ServerProgram};
 use seatrial_suite::{
     Addressing, Deployment, Load, NODE_DISK, OptionValues, Setup, Suite, SuiteError, SuiteOption,
-    Verb, member_count, omitted_with_disks,
+    Verb, member_count, omitted_with_disks, workload_without_transactions,
 };
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -180,26 +179,7 @@ impl Suite for Kafka {
         rng: &Rng,
         options: &WorkloadOptions,
     ) -> Result<Workload, SuiteError> {
-        let mut workload = Workload::new(name, rng, options)?;
-        if workload.name == "log" {
-            let LogOptions { keys, .. } = LogOptions::default();
-            let keys = KeyOptions {
-                count: options.key_count.unwrap_or(keys.count),
-                distribution: options.distribution.unwrap_or(keys.distribution),
-                writes_per_key: options.writes_per_key.unwrap_or(keys.writes_per_key),
-            };
-            let (generator, polls) = logs(
-                rng.fork("log"),
-                LogOptions {
-                    keys,
-                    length_max: 1,
-                    ..LogOptions::default()
-                },
-            );
-            workload.generator = generator.boxed();
-            workload.last = Some(polls.clients().synchronize().boxed());
-        }
-        Ok(workload)
+        workload_without_transactions(name, rng, options)
     }
 
     fn node_count(&self, asked: Option<u32>) -> Result<u32, SuiteError> {

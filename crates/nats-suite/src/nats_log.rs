@@ -5,6 +5,7 @@ use crate::nats_connection::{NatsConnection, NatsError};
 use seatrial_history::{Key, LogMop, Op, OpType, Symbol, Value};
 use seatrial_machine::NodeId;
 use seatrial_runner::{BoxFuture, Client, ClientError};
+use seatrial_suite::assigned_positions;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -71,7 +72,7 @@ impl NatsLog {
     /// Assigns logs to the client. It keeps its position in logs that it had before, unless it must seek to the beginning.
     fn assign(&mut self, op: &Op) -> Result<(), String> {
         let from_start = op.extra.get("seek-to-beginning?") == Some(&Value::Bool(true));
-        self.positions = positions(&op.value, &self.positions, from_start)?;
+        self.positions = assigned_positions(&op.value, &self.positions, from_start, 1)?;
         Ok(())
     }
 
@@ -148,40 +149,5 @@ impl NatsLog {
         };
         op.complete(kind, op.value.clone())
             .with(ERROR, Value::text(error.to_string()))
-    }
-}
-
-/// The positions of these logs: those that were known, else the beginning.
-fn positions(
-    logs: &Value,
-    known: &BTreeMap<Key, i64>,
-    from_start: bool,
-) -> Result<BTreeMap<Key, i64>, String> {
-    let Value::List(keys) = logs else {
-        return Err(format!("{logs}: no list of logs"));
-    };
-    let keys = keys.iter().map(|key| {
-        let key = key
-            .as_key()
-            .ok_or_else(|| format!("{key} is not the name of a log"))?;
-        let position = known.get(&key).filter(|_| !from_start);
-        Ok((key, position.copied().unwrap_or(1)))
-    });
-    keys.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn positions_are_kept_until_the_beginning_is_wanted() {
-        let known = BTreeMap::from([(Key::Int(1), 40), (Key::Int(2), 50)]);
-        let logs = Value::List([Value::Int(2), Value::Int(3)].into_iter().collect());
-        let kept = positions(&logs, &known, false).unwrap();
-        assert_eq!(kept, BTreeMap::from([(Key::Int(2), 50), (Key::Int(3), 1)]));
-        let first = positions(&logs, &known, true).unwrap();
-        assert_eq!(first, BTreeMap::from([(Key::Int(2), 1), (Key::Int(3), 1)]));
-        assert!(positions(&Value::Int(1), &known, false).is_err());
     }
 }

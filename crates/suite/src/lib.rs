@@ -55,6 +55,7 @@
 //! What is absent: this crate knows no system by name, and opens no process, socket or file; [`Suite::deploy`] does.
 
 mod key_change;
+mod log_assignment;
 mod member_count;
 mod network_choice;
 mod node_addresses;
@@ -69,6 +70,7 @@ mod tls_files;
 mod tool;
 
 pub use key_change::{KeyChange, KeyText};
+pub use log_assignment::{assigned_positions, workload_without_transactions};
 pub use member_count::member_count;
 pub use network_choice::{NetworkChoice, parse_network_choice};
 pub use node_addresses::parse_node_addresses;

@@ -1,20 +1,7 @@
 //! Kafka: workloads, killed leaders, what is missing.
 
-use crate::{folder, is_missing, machine, operations, printed, run};
+use crate::{folder, is_missing, machine, operations, printed, run, valid};
 use serde_json::Value as Json;
-
-/// Runs a test of Kafka that must be valid in this folder; its results, or nothing if Kafka is missing.
-fn valid(folder: &crate::Scratch, words: &str) -> Option<Json> {
-    let words = format!("test kafka --seed 1 --out run --json {words}");
-    let words: Vec<&str> = words.split(' ').collect();
-    let output = run(folder, &words);
-    let text = printed(&output);
-    if is_missing(&text) {
-        return None;
-    }
-    assert_eq!(output.status.code(), Some(0), "{words:?}: {text}");
-    Some(serde_json::from_slice(&output.stdout).unwrap())
-}
 
 #[test]
 fn every_workload_runs_on_kafka() {
@@ -26,7 +13,7 @@ fn every_workload_runs_on_kafka() {
         "--workload unique-ids",
     ] {
         let folder = folder("kafka-workloads");
-        let all = format!("{words} --nodes 1 --faults none --time 3");
+        let all = format!("kafka {words} --nodes 1 --faults none --time 3");
         let Some(results) = valid(&folder, &all) else {
             return;
         };
@@ -40,7 +27,8 @@ fn every_workload_runs_on_kafka() {
 fn a_killed_leader_of_kafka_loses_nothing() {
     let _one = machine();
     let folder = folder("kafka-kills");
-    let words = "--partitions 1 --faults kill:primaries --session-timeout 2 --interval 3 --time 14";
+    let words =
+        "kafka --partitions 1 --faults kill:primaries --session-timeout 2 --interval 3 --time 14";
     let Some(results) = valid(&folder, words) else {
         return;
     };

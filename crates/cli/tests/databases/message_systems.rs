@@ -1,20 +1,7 @@
 //! NATS and RabbitMQ: workloads, kills, cuts, what an old version cannot do.
 
-use crate::{folder, is_missing, machine, operations, printed, run};
+use crate::{folder, is_missing, machine, operations, printed, run, valid};
 use serde_json::Value as Json;
-
-/// Runs a test that must be valid in this folder; its results, or nothing if the server is missing.
-fn valid(folder: &crate::Scratch, words: &str) -> Option<Json> {
-    let words: Vec<&str> = words.split(' ').collect();
-    let common = ["test", "--seed", "1", "--out", "run", "--json"];
-    let output = run(folder, &[&common[..1], &words, &common[1..]].concat());
-    let text = printed(&output);
-    if is_missing(&text) {
-        return None;
-    }
-    assert_eq!(output.status.code(), Some(0), "{words:?}: {text}");
-    Some(serde_json::from_slice(&output.stdout).unwrap())
-}
 
 #[test]
 fn every_workload_runs_on_nats() {

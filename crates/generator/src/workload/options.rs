@@ -120,7 +120,7 @@ impl WorkloadOptions {
     }
 
     /// The options of keys, with the workload's defaults.
-    pub(super) fn keys(&self, defaults: KeyOptions) -> KeyOptions {
+    pub fn keys(&self, defaults: KeyOptions) -> KeyOptions {
         KeyOptions {
             count: self.key_count.unwrap_or(defaults.count),
             distribution: self.distribution.unwrap_or(defaults.distribution),
