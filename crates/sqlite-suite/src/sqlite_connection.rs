@@ -40,6 +40,8 @@ impl SqliteSettings {
 /// How long a statement waits for a lock, in milliseconds, unless its client says so (`seatrial_lock_wait`). SQLite refuses it at
 /// once where waiting could not help.
 const LOCK_WAIT_MS: u64 = 1_000;
+/// How long a connection that begins waits for others. Shorter than a client waits for a node.
+const OPEN_WAIT: Duration = Duration::from_secs(2);
 /// Pause between two tries.
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
@@ -105,9 +107,25 @@ impl SqliteConnection {
             format!("pragma read_uncommitted = {}", settings.is_uncommitted),
         ];
         for pragma in pragmas {
-            connection.patiently(&pragma, &[])?;
+            connection.set(&pragma)?;
         }
         Ok(connection)
+    }
+
+    /// Executes a pragma of a connection that begins, again while the file is locked: SQLite refuses a change of the journal at
+    /// once while another process changes it, without asking the handler. No transaction is open, so waiting always helps.
+    fn set(&self, pragma: &str) -> Result<(), Error> {
+        let began = Instant::now();
+        loop {
+            let found = self.patiently(pragma, &[]);
+            let is_busy = found
+                .as_ref()
+                .is_err_and(|error| error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy));
+            if !is_busy || began.elapsed() > OPEN_WAIT {
+                return found.map(|_| ());
+            }
+            std::thread::sleep(LOCK_PAUSE);
+        }
     }
 
     /// Executes a request.

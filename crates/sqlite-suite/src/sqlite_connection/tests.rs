@@ -160,3 +160,17 @@ fn damage_is_found() {
     std::fs::write(&path, bytes).unwrap();
     assert!(file.open(2).damage().is_some());
 }
+
+/// Each changes the journal of a file that others are opening: SQLite refuses some of them at once.
+#[test]
+fn processes_that_begin_together_wait_for_each_other() {
+    for round in 0..200 {
+        let file = File::new(&[(JOURNAL, "wal")]);
+        std::thread::scope(|scope| {
+            for number in 0..4 {
+                let file = &file;
+                scope.spawn(move || assert_eq!(file.open(number).damage(), None, "{round}"));
+            }
+        });
+    }
+}
