@@ -9,6 +9,7 @@ pub(crate) mod licences;
 mod manifest;
 mod mask;
 pub(crate) mod names;
+mod packages;
 mod pages;
 mod shape;
 mod tables;
@@ -158,6 +159,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     files::check(tree, &mut findings);
     files::check_root(tree, &mut findings);
     names::check(tree, &mut findings);
+    packages::check(tree, &mut findings);
     pages::check(tree, &mut findings);
     tables::check(tree, &mut findings);
     crate::map::check(tree, &mut findings);

@@ -1,4 +1,5 @@
-//! The client helpers that this program carries: single files, one for each language.
+//! The client helpers that this program carries: single files, one for each language. `clients` in this crate has links to them,
+//! so that a package of the crate has the files.
 
 use crate::beginnings::Beginning;
 use std::fs;
@@ -10,17 +11,17 @@ pub(crate) const HELPERS: [Beginning; 3] = [
     Beginning {
         name: "seatrial_client.py",
         about: "the client protocol for Python, in one file",
-        text: include_str!("../../../clients/python/seatrial_client.py"),
+        text: include_str!("../clients/seatrial_client.py"),
     },
     Beginning {
         name: "seatrial_client.go",
         about: "the client protocol for Go, in one file",
-        text: include_str!("../../../clients/go/seatrial/seatrial_client.go"),
+        text: include_str!("../clients/seatrial_client.go"),
     },
     Beginning {
         name: "seatrial_client.js",
         about: "the client protocol for JavaScript (Node), in one file",
-        text: include_str!("../../../clients/javascript/seatrial_client.js"),
+        text: include_str!("../clients/seatrial_client.js"),
     },
 ];
 

@@ -1,0 +1,1 @@
+../../../clients/go/seatrial/seatrial_client.go

@@ -1,0 +1,1 @@
+../../../clients/javascript/seatrial_client.js

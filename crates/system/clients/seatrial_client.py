@@ -1,0 +1,1 @@
+../../../clients/python/seatrial_client.py
