@@ -19,6 +19,8 @@ pub(crate) struct EtcdSystem {
     pub(crate) token: String,
     /// Has it several members? A single one has no other to be compared with.
     pub(crate) is_cluster: bool,
+    /// Do members sync what they write?
+    pub(crate) syncs: bool,
 }
 
 /// Time limit of a question to a member.
@@ -65,6 +67,9 @@ impl System for EtcdSystem {
             &self.token,
         ]);
         command.args(["--initial-cluster-state", "new", "--logger", "zap"]);
+        if !self.syncs {
+            command.arg("--unsafe-no-fsync");
+        }
         // Variables of the environment are options too.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("ETCD_") {

@@ -48,8 +48,9 @@ const TRIED: [&str; 2] = ["3.4", "3.5"];
 const PROGRAM: &str = "etcd";
 const READS: &str = "reads";
 const LEASE: &str = "lease";
+const UNSAFE_NO_FSYNC: &str = "unsafe-no-fsync";
 
-const OPTIONS: [SuiteOption; 3] = [
+const OPTIONS: [SuiteOption; 4] = [
     SuiteOption {
         name: PROGRAM,
         value_name: "PROGRAM",
@@ -69,6 +70,13 @@ const OPTIONS: [SuiteOption; 3] = [
         value_name: "SECONDS",
         about: "Time to live of the lease of a lock, 1 to 3600",
         default: Some("10"),
+        verbs: &[Verb::Test],
+    },
+    SuiteOption {
+        name: UNSAFE_NO_FSYNC,
+        value_name: "WHEN",
+        about: "etcd's flag of this name, since 3.5, on or off: members sync nothing, and only a loss of power could show it",
+        default: Some("off"),
         verbs: &[Verb::Test],
     },
 ];
@@ -118,6 +126,7 @@ impl Suite for Etcd {
             .options
             .one_of(READS, &["linearizable", "serializable"])?;
         let lease = setup.options.number(LEASE, 1..=3_600, 10)?;
+        let no_fsync = setup.options.one_of(UNSAFE_NO_FSYNC, &["off", "on"])?;
         let (server, version) = match setup.options.path(PROGRAM) {
             Some(program) => SERVER.version_of(program, "--version")?,
             None => SERVER.version("--version")?,
@@ -128,6 +137,7 @@ impl Suite for Etcd {
             server,
             token: format!("{:x}", setup.rng.fork("cluster").word()),
             is_cluster: setup.nodes > 1,
+            syncs: no_fsync == "off",
         };
         let limits = NodeLimits {
             ready: Duration::from_secs(30),

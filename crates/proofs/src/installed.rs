@@ -103,7 +103,21 @@ pub const SERVERS: [InstalledServer; 9] = [
 
 /// What proofs need besides: certain versions of servers, and disks whose power can be cut. `seatrial doctor` does not list
 /// these.
-const OTHERS: [InstalledServer; 4] = [
+const OTHERS: [InstalledServer; 6] = [
+    InstalledServer {
+        name: "etcd-3.5.0",
+        programs: &["etcd-3.5.0"],
+        arguments: &["--version"],
+        wanted: "Version: 3.5.0",
+        remedy: "build it with Go and put it into PATH by this name: docs/guide/proofs.md has the commands",
+    },
+    InstalledServer {
+        name: "etcd-3.5.21",
+        programs: &["etcd-3.5.21"],
+        arguments: &["--version"],
+        wanted: "Version: 3.5.21",
+        remedy: "build it with Go and put it into PATH by this name: docs/guide/proofs.md has the commands",
+    },
     InstalledServer {
         name: "nats-server 2.9.1 or 2.9.10 to 2.9.19",
         programs: &["nats-server"],

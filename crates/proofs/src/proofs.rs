@@ -158,6 +158,24 @@ pub const PROOFS: &[PublishedFinding] = &[
         },
     },
     PublishedFinding {
+        name: "etcd-diverging-members",
+        claim: "members of etcd 3.5.0 that are killed under load differ for good; those of 3.5.21 do not",
+        source: "etcd, v3.5 data inconsistency, a postmortem (2022-04-20); etcd issues 13514, 13766",
+        servers: &["etcd-3.5.0", "etcd-3.5.21"],
+        common: "etcd --workload set --faults kill --interval 0.4 --concurrency 120 --rate max --unsafe-no-fsync on \
+--time 100",
+        hit: FindingTest {
+            setting: "3.5.0",
+            words: "--etcd etcd-3.5.0",
+            expected: ExpectedVerdict::AnyOf(&["divergence"]),
+        },
+        control: FindingTest {
+            setting: "3.5.21",
+            words: "--etcd etcd-3.5.21",
+            expected: ExpectedVerdict::Valid,
+        },
+    },
+    PublishedFinding {
         name: "postgres-long-fork",
         claim: "a PostgreSQL primary and its standby show two writes in opposite orders; one server does not",
         source: "Jepsen, Amazon RDS for PostgreSQL 17.4 (2025-04-29)",
