@@ -182,10 +182,12 @@ pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
             text: file.text.as_deref().unwrap_or_default(),
         };
         let name = folder.strip_prefix("crates/").unwrap_or(folder);
-        manifest.lints(findings);
-        manifest.versions(findings);
         // An example stands outside of the house, and may stand on all of it.
-        if !name.starts_with("examples/") {
+        if name.starts_with("examples/") {
+            manifest.inheritance(findings);
+        } else {
+            manifest.lints(findings);
+            manifest.versions(findings);
             manifest.arrows(name, findings);
         }
         if CORES.contains(&name) {
@@ -310,6 +312,23 @@ impl<'a> Manifest<'a> {
         {
             let what = "the workspace's lints are not on; add [lints] workspace = true";
             findings.push(Finding::new(self.path, 0, what));
+        }
+    }
+
+    /// An example is copied: it inherits from no workspace but its own.
+    fn inheritance(&self, findings: &mut Vec<Finding>) {
+        if self.text.lines().any(|line| line == "[workspace]") {
+            return;
+        }
+        let inherited = |entry: &ManifestEntry<'_>| {
+            entry.key == "workspace" || entry.key.ends_with(".workspace") || {
+                entry.value.contains("workspace = true")
+            }
+        };
+        for entry in self.entries().filter(inherited) {
+            let what =
+                "an example inherits nothing, so that a copy of its folder builds; write it here";
+            findings.push(Finding::new(self.path, entry.line, what));
         }
     }
 
@@ -500,6 +519,22 @@ mod tests {
             ]
         );
         assert_eq!(said(check, &files(LINTS)), [""; 0]);
+    }
+
+    #[test]
+    fn an_example_that_inherits_is_found() {
+        let manifest = "[package]\nlicense.workspace = true\n[dependencies]\nredis.workspace = true\n\
+                        seatrial = { path = \"../../crates/cli\" }\n[lints]\nworkspace = true\n";
+        let found = said(check, &[("examples/redis/Cargo.toml", manifest)]);
+        let what =
+            "an example inherits nothing, so that a copy of its folder builds; write it here";
+        let expected = [2, 4, 7].map(|line| format!("examples/redis/Cargo.toml:{line}: {what}"));
+        assert_eq!(found, expected);
+        let alone = format!("[workspace]\n{manifest}");
+        assert_eq!(
+            said(check, &[("examples/redis/Cargo.toml", &alone)]),
+            [""; 0]
+        );
     }
 
     #[test]
