@@ -75,7 +75,7 @@ const OPTIONS: [SuiteOption; 4] = [
     SuiteOption {
         name: UNSAFE_NO_FSYNC,
         value_name: "WHEN",
-        about: "etcd's flag of this name, since 3.5, on or off: members sync nothing, and only a loss of power could show it",
+        about: "etcd's flag of this name, on or off: members sync nothing, which only a loss of power could show",
         default: Some("off"),
         verbs: &[Verb::Test],
     },
