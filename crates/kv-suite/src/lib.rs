@@ -54,8 +54,8 @@ use seatrial_kv::Bug;
 use seatrial_machine::Rng;
 use seatrial_runner::ProcessNodes;
 use seatrial_suite::{
-    Deployment, NodeSetup, OptionValues, PlantedBug, Setup, Simulator, Suite, SuiteError,
-    SuiteOption, SuiteTool, Verb,
+    Deployment, NodeSetup, OMITTED_WITH_EARLIER_STATES, OptionValues, PlantedBug, Setup, Simulator,
+    Suite, SuiteError, SuiteOption, SuiteTool, Verb,
 };
 use std::sync::Arc;
 
@@ -292,6 +292,11 @@ impl Suite for Kv {
 
     fn about(&self) -> &'static str {
         "the bundled key-value store, replicated"
+    }
+
+    /// A journal that is damaged is noticed; one that is put back to an earlier state is not.
+    fn omitted_faults(&self) -> &'static [&'static str] {
+        OMITTED_WITH_EARLIER_STATES
     }
 
     fn workloads(&self) -> &'static [&'static str] {

@@ -104,6 +104,19 @@ use std::sync::Arc;
 /// An error of a suite.
 pub type SuiteError = Box<dyn Error + Send + Sync>;
 
+/// [`Suite::omitted_faults`] of a replicated system that tolerates damage, but not a node that is put back to an earlier state:
+/// besides the faults that every suite omits, a file that is cut and an old copy of all files. Nothing in them shows that something
+/// is missing; if another replica is behind at the same time, all others together do not have what was acknowledged.
+pub const OMITTED_WITH_EARLIER_STATES: &[&str] = &[
+    "slow-disk",
+    "write-errors",
+    "read-errors",
+    "lose-unsynced",
+    "truncate",
+    "snapshot",
+    "restore",
+];
+
 /// Rate and concurrency of a test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {

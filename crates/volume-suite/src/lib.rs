@@ -50,8 +50,8 @@ use seatrial_generator::workload::{Workload, WorkloadOptions};
 use seatrial_machine::{NodeId, Rng};
 use seatrial_runner::ProcessNodes;
 use seatrial_suite::{
-    Deployment, NodeSetup, PlantedBug, Setup, Simulator, Suite, SuiteError, SuiteOption, SuiteTool,
-    Verb,
+    Deployment, NodeSetup, OMITTED_WITH_EARLIER_STATES, PlantedBug, Setup, Simulator, Suite,
+    SuiteError, SuiteOption, SuiteTool, Verb,
 };
 use seatrial_volume::VolumeBug;
 use std::sync::{Arc, Mutex};
@@ -210,18 +210,9 @@ impl Suite for Volume {
         }
     }
 
-    /// Besides those of every suite, faults that put a replica back to an earlier state: nothing in its files shows it, so the
-    /// volume loses flushed writes if another replica was behind at the same time.
+    /// Flushed writes may be gone if a replica is put back to an earlier state while another one is behind.
     fn omitted_faults(&self) -> &'static [&'static str] {
-        &[
-            "slow-disk",
-            "write-errors",
-            "read-errors",
-            "lose-unsynced",
-            "truncate",
-            "snapshot",
-            "restore",
-        ]
+        OMITTED_WITH_EARLIER_STATES
     }
 
     fn options(&self) -> &'static [SuiteOption] {
