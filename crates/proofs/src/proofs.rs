@@ -264,6 +264,24 @@ pub const PROOFS: &[PublishedFinding] = &[
         },
     },
     PublishedFinding {
+        name: "redis-sentinel-pause",
+        claim: "Redis with Sentinel loses acknowledged writes when a primary is paused, replaced and continues; without failover it does not",
+        source: "Jepsen, Redis (2013-05-18) and Redis redux (2013-12-10); Redis' documentation of replication",
+        servers: &["redis"],
+        common: "redis-sentinel --workload set --rate 300 --discovery role --timeout 8 --faults pause:primaries \
+--fault-schedule one-at-a-time --interval 12 --time 80",
+        hit: FindingTest {
+            setting: "a failover after two seconds",
+            words: "--down-after 2000",
+            expected: ExpectedVerdict::AnyOf(&["lost"]),
+        },
+        control: FindingTest {
+            setting: "a failover after a minute, longer than any pause",
+            words: "--down-after 60000",
+            expected: ExpectedVerdict::Valid,
+        },
+    },
+    PublishedFinding {
         name: "zookeeper-stale-reads",
         claim: "a read of ZooKeeper is of one server and may be stale; after a sync it is not",
         source: "ZooKeeper's documentation, Programmer's Guide, Consistency Guarantees",

@@ -105,8 +105,8 @@ use std::sync::Arc;
 pub type SuiteError = Box<dyn Error + Send + Sync>;
 
 /// [`Suite::omitted_faults`] of a replicated system that tolerates damage, but not a node that is put back to an earlier state:
-/// besides the faults that every suite omits, a file that is cut and an old copy of all files. Nothing in them shows that something
-/// is missing; if another replica is behind at the same time, all others together do not have what was acknowledged.
+/// besides the faults that every suite omits, a file that is cut and an old copy of all files. Nothing in them shows that
+/// something is missing; if another replica is behind at the same time, a majority does not have what was acknowledged.
 pub const OMITTED_WITH_EARLIER_STATES: &[&str] = &[
     "slow-disk",
     "write-errors",
