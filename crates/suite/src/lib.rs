@@ -267,8 +267,9 @@ pub trait Suite: Send + Sync {
         Addressing::Proxies
     }
 
-    /// Names of faults that are never drawn, because they cannot be injected into its real nodes. By default the faults of
-    /// disks that need root for a process: slow disks, errors, and the loss of unsynced writes, which the kernel keeps.
+    /// Names of faults that are never drawn, because they cannot be injected into its real nodes, or because it does not promise
+    /// to survive them ([`OMITTED_WITH_EARLIER_STATES`]). By default the faults of disks that need root for a process: slow
+    /// disks, errors, and the loss of unsynced writes, which the kernel keeps.
     fn omitted_faults(&self) -> &'static [&'static str] {
         &["slow-disk", "write-errors", "read-errors", "lose-unsynced"]
     }
