@@ -40,8 +40,8 @@ impl SqliteSettings {
 /// How long a statement waits for a lock, in milliseconds, unless its client says so (`seatrial_lock_wait`). SQLite refuses it at
 /// once where waiting could not help.
 const LOCK_WAIT_MS: u64 = 1_000;
-/// How long a connection that begins waits for others. Shorter than a client waits for a node.
-const OPEN_WAIT: Duration = Duration::from_secs(2);
+/// The same of a connection that begins. Shorter than a client waits for a node.
+const OPEN_WAIT_MS: u64 = 2_000;
 /// Pause between two tries.
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
@@ -96,7 +96,7 @@ impl SqliteConnection {
         let lock_wait = Arc::new(LockWait {
             number,
             waiting: waiting.clone(),
-            limit_ms: AtomicU64::new(LOCK_WAIT_MS),
+            limit_ms: AtomicU64::new(OPEN_WAIT_MS),
         });
         wait_for_locks(&mut inner, Arc::clone(&lock_wait))?;
         add_functions(&inner, &lock_wait)?;
@@ -107,25 +107,11 @@ impl SqliteConnection {
             format!("pragma read_uncommitted = {}", settings.is_uncommitted),
         ];
         for pragma in pragmas {
-            connection.set(&pragma)?;
+            connection.patiently(&pragma, &[])?;
         }
+        let limit = &connection.lock_wait.limit_ms;
+        limit.store(LOCK_WAIT_MS, Ordering::Relaxed);
         Ok(connection)
-    }
-
-    /// Executes a pragma of a connection that begins, again while the file is locked: SQLite refuses a change of the journal at
-    /// once while another process changes it, without asking the handler. No transaction is open, so waiting always helps.
-    fn set(&self, pragma: &str) -> Result<(), Error> {
-        let began = Instant::now();
-        loop {
-            let found = self.patiently(pragma, &[]);
-            let is_busy = found
-                .as_ref()
-                .is_err_and(|error| error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy));
-            if !is_busy || began.elapsed() > OPEN_WAIT {
-                return found.map(|_| ());
-            }
-            std::thread::sleep(LOCK_PAUSE);
-        }
     }
 
     /// Executes a request.
@@ -147,14 +133,19 @@ impl SqliteConnection {
         }
     }
 
-    /// Executes a statement, again while a connection of the same process has a table locked: for those SQLite has no handler.
+    /// Executes a statement, again where SQLite refuses it at once without asking the handler of locks: while a connection of the
+    /// same process has a table locked, and, outside of a transaction, while another process changes the journal.
     fn patiently(&self, sql: &str, parameters: &[Json]) -> Result<(Vec<Vec<Json>>, u64), Error> {
         let began = Instant::now();
         loop {
             let found = self.once(sql, parameters);
-            let is_locked = found
-                .as_ref()
-                .is_err_and(|error| error.sqlite_error_code() == Some(ErrorCode::DatabaseLocked));
+            let code = found.as_ref().err().and_then(Error::sqlite_error_code);
+            let is_locked = match code {
+                Some(ErrorCode::DatabaseLocked) => true,
+                // Within a transaction waiting would not help.
+                Some(ErrorCode::DatabaseBusy) => self.inner.is_autocommit(),
+                _ => false,
+            };
             let LockWait {
                 number, waiting, ..
             } = &*self.lock_wait;

@@ -182,12 +182,15 @@ pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
             text: file.text.as_deref().unwrap_or_default(),
         };
         let name = folder.strip_prefix("crates/").unwrap_or(folder);
-        // An example stands outside of the house, and may stand on all of it.
-        if name.starts_with("examples/") {
+        let is_example = name.starts_with("examples/");
+        if is_example && !manifest.is_workspace() {
             manifest.inheritance(findings);
         } else {
             manifest.lints(findings);
             manifest.versions(findings);
+        }
+        // An example stands outside of the house, and may stand on all of it.
+        if !is_example {
             manifest.arrows(name, findings);
         }
         if CORES.contains(&name) {
@@ -265,6 +268,14 @@ struct ManifestEntry<'a> {
     value: &'a str,
 }
 
+impl ManifestEntry<'_> {
+    fn is_inherited(&self) -> bool {
+        self.key == "workspace"
+            || self.key.ends_with(".workspace")
+            || self.value.contains("workspace = true")
+    }
+}
+
 impl<'a> Manifest<'a> {
     fn entries(&self) -> impl Iterator<Item = ManifestEntry<'a>> {
         let mut section = "";
@@ -315,20 +326,20 @@ impl<'a> Manifest<'a> {
         }
     }
 
-    /// An example is copied: it inherits from no workspace but its own.
+    fn is_workspace(&self) -> bool {
+        self.text.lines().any(|line| line == "[workspace]")
+    }
+
+    /// An example without a workspace of its own is copied: it inherits nothing, and has its own lints.
     fn inheritance(&self, findings: &mut Vec<Finding>) {
-        if self.text.lines().any(|line| line == "[workspace]") {
-            return;
-        }
-        let inherited = |entry: &ManifestEntry<'_>| {
-            entry.key == "workspace" || entry.key.ends_with(".workspace") || {
-                entry.value.contains("workspace = true")
-            }
-        };
-        for entry in self.entries().filter(inherited) {
+        for entry in self.entries().filter(ManifestEntry::is_inherited) {
             let what =
                 "an example inherits nothing, so that a copy of its folder builds; write it here";
             findings.push(Finding::new(self.path, entry.line, what));
+        }
+        if !self.entries().any(|entry| entry.section == "lints.rust") {
+            let what = "no lints; add [lints.rust] unsafe_code = \"deny\"";
+            findings.push(Finding::new(self.path, 0, what));
         }
     }
 
@@ -337,9 +348,7 @@ impl<'a> Manifest<'a> {
         let declared = |entry: &ManifestEntry<'_>| entry.section == "workspace.dependencies";
         let used = self.dependencies().filter(|(_, entry)| !declared(entry));
         for (_, entry) in used {
-            let shared =
-                entry.key.ends_with(".workspace") || entry.value.contains("workspace = true");
-            if !shared {
+            if !entry.is_inherited() {
                 let name = entry.key;
                 let what = format!(
                     "{name} has a version of its own; declare it in the workspace's Cargo.toml \
@@ -528,9 +537,15 @@ mod tests {
         let found = said(check, &[("examples/redis/Cargo.toml", manifest)]);
         let what =
             "an example inherits nothing, so that a copy of its folder builds; write it here";
-        let expected = [2, 4, 7].map(|line| format!("examples/redis/Cargo.toml:{line}: {what}"));
-        assert_eq!(found, expected);
-        let alone = format!("[workspace]\n{manifest}");
+        let lines = [2, 4, 7].map(|line| format!("examples/redis/Cargo.toml:{line}: {what}"));
+        assert_eq!(found[1..], lines);
+        assert!(
+            found[0].starts_with("examples/redis/Cargo.toml: no lints; "),
+            "{found:?}"
+        );
+        // Its own workspace is held to what seatrial's is.
+        let versions = "seatrial = { path = \"../../crates/cli\" }\n";
+        let alone = format!("[workspace]\n{}", manifest.replace(versions, ""));
         assert_eq!(
             said(check, &[("examples/redis/Cargo.toml", &alone)]),
             [""; 0]
