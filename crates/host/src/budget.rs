@@ -8,10 +8,11 @@ use tokio::sync::{Notify, oneshot};
 
 /// Interval at which a waiting reader searches for a connection to evict.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
-/// An incomplete message that has not grown for this long may be evicted when a reader waits.
-const IDLE_MIN: Duration = Duration::from_millis(20);
-/// The same for a connection that has sent complete messages before: its network may have paused.
-const PROVEN_IDLE_MIN: Duration = Duration::from_millis(250);
+/// An incomplete message that has not grown in this number of looks, 50 ms, may be evicted when a reader waits.
+const IDLE_LOOKS: u32 = 5;
+/// The same, 250 ms, for a connection that has sent complete messages before: its network may have paused. (Linux repeats a lost
+/// segment after 200 ms.)
+const PROVEN_IDLE_LOOKS: u32 = 25;
 
 /// Priority of a reader's request for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,9 +32,10 @@ pub(crate) type Turn = (Rank, u64);
 ///
 /// A reader takes a [`MemoryShare`] before it reads, so every byte is counted before it arrives. When no memory is free it waits
 /// for its turn ([`Rank`]). While a reader waits, a connection whose incomplete message has not grown for a while is evicted, the
-/// idlest first, and proven ones later than others; so incomplete messages cannot starve other connections. When all readers
-/// wait for one another, one of them may exceed the bound until its message is complete: the bound is `max` plus one message of
-/// the maximum length.
+/// idlest first, and proven ones later than others; so incomplete messages cannot starve other connections. The while is counted
+/// in looks, between which every reader has its turn: a pause of the server itself is one look, and no connection's fault. When
+/// all readers wait for one another, one of them may exceed the bound until its message is complete: the bound is `max` plus one
+/// message of the maximum length.
 ///
 /// Cost: a lock and a look-up per read. A search for the idlest is one pass over the incomplete messages, at most every 10 ms
 /// per waiting reader.
@@ -52,13 +54,18 @@ struct Inner {
     messages: u64,
     /// The connection that may exceed the bound.
     exempt: Option<NodeId>,
+    /// Time of the last look at all incomplete messages.
+    looked: Instant,
 }
 
 /// An incomplete message.
 #[derive(Debug)]
 struct TrackedHalf {
     bytes: usize,
-    idle_min: Duration,
+    /// Looks without growth after which it may be evicted.
+    looks_max: u32,
+    /// Looks since it last grew.
+    looks: u32,
     /// Time at which it last grew.
     grown: Instant,
     /// Its reader waits for memory, so it cannot grow: it must not be evicted.
@@ -145,6 +152,7 @@ impl Budget {
                 waiters: BTreeMap::new(),
                 messages: 0,
                 exempt: None,
+                looked: Instant::now(),
             }),
         })
     }
@@ -212,16 +220,17 @@ impl Budget {
         let mut inner = self.lock();
         let half = inner.halves.entry(id).or_insert_with(|| TrackedHalf {
             bytes,
-            idle_min: match rank {
-                Rank::Begins | Rank::Unproven => IDLE_MIN,
-                Rank::Proven => PROVEN_IDLE_MIN,
+            looks_max: match rank {
+                Rank::Begins | Rank::Unproven => IDLE_LOOKS,
+                Rank::Proven => PROVEN_IDLE_LOOKS,
             },
+            looks: 0,
             grown: now,
             is_waiting: false,
             is_evicted: false,
             evict: Arc::clone(evict),
         });
-        (half.bytes, half.grown) = (bytes, now);
+        (half.bytes, half.looks, half.grown) = (bytes, 0, now);
     }
 
     /// Removes the incomplete message of a connection: it is complete, or the connection ended.
@@ -266,7 +275,7 @@ impl Inner {
     fn resume(&mut self, id: NodeId) {
         if let Some(half) = self.halves.get_mut(&id) {
             half.is_waiting = false;
-            half.grown = Instant::now();
+            (half.looks, half.grown) = (0, Instant::now());
         }
     }
 
@@ -275,7 +284,8 @@ impl Inner {
         let wanted: usize = self.waiters.values().map(|waiter| waiter.bytes).sum();
         let coming = self.halves.values().filter(|half| half.is_evicted);
         let mut coming: usize = coming.map(|half| half.bytes).sum();
-        let is_idle = |half: &TrackedHalf| !half.is_waiting && now - half.grown >= half.idle_min;
+        self.look(now);
+        let is_idle = |half: &TrackedHalf| !half.is_waiting && half.looks >= half.looks_max;
         let idle = self.halves.values_mut().filter(|half| !half.is_evicted);
         let mut idle: Vec<&mut TrackedHalf> = idle.filter(|half| is_idle(half)).collect();
         idle.sort_by_key(|half| half.grown);
@@ -292,6 +302,17 @@ impl Inner {
         if is_stuck && self.exempt.is_none() && self.halves.contains_key(&id) {
             self.exempt = Some(id);
             self.grant_exempt(id);
+        }
+    }
+
+    /// Counts one look, whatever number of readers wait.
+    fn look(&mut self, now: Instant) {
+        if now - self.looked < LOOK_INTERVAL {
+            return;
+        }
+        self.looked = now;
+        for half in self.halves.values_mut() {
+            half.looks = half.looks.saturating_add(1);
         }
     }
 
@@ -392,7 +413,7 @@ mod tests {
         run(async {
             let budget = Budget::new(100);
             let (idle, idle_evict) = half(&budget, 1, 60).await;
-            tokio::time::sleep(IDLE_MIN).await;
+            tokio::time::sleep(LOOK_INTERVAL).await;
             let (_busy, busy_evict) = half(&budget, 2, 40).await;
             let mut wanted = pin!(budget.take(id(3), begins(&budget), 30));
             tokio::select! {
@@ -405,6 +426,34 @@ mod tests {
             budget.forget(id(1));
             let share = wanted.await;
             assert_eq!((share.bytes, budget.free()), (30, 30));
+        });
+    }
+
+    #[test]
+    fn a_pause_of_the_server_is_not_held_against_a_message() {
+        run(async {
+            let budget = Budget::new(100);
+            let (_held, evict) = half(&budget, 1, 100).await;
+            let mut inner = budget.lock();
+            inner.waiters.insert(
+                (Rank::Begins, 1),
+                Waiter {
+                    id: id(2),
+                    bytes: 10,
+                    grant: oneshot::channel().0,
+                },
+            );
+            let mut now = Instant::now();
+            for seconds in [1, 2, 3, 4] {
+                now += Duration::from_secs(seconds);
+                inner.make_room(id(2), now);
+                inner.make_room(id(2), now + Duration::from_millis(1)); // of another waiter, at the same time
+                assert!(!inner.halves[&id(1)].is_evicted);
+            }
+            inner.make_room(id(2), now + LOOK_INTERVAL);
+            assert!(inner.halves[&id(1)].is_evicted, "the fifth look");
+            drop(inner);
+            evict.notified().await;
         });
     }
 
