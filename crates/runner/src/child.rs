@@ -41,6 +41,8 @@ pub struct Child {
 const SIGNAL_LIMIT: Duration = Duration::from_secs(5);
 /// Interval at which the state in `/proc` is polled.
 const STATE_INTERVAL: Duration = Duration::from_millis(1);
+/// The longest time that a child continues during a pause.
+const RELEASE_MAX: Duration = Duration::from_millis(64);
 
 impl Child {
     /// Starts `command` in a process group of its own.
@@ -154,14 +156,23 @@ impl Child {
                 return Ok(status);
             }
         }
+        self.kill_all()?;
+        timeout(SIGNAL_LIMIT, self.end())
+            .await
+            .map_err(|_| late(self.id(), "die of SIGKILL"))
+    }
+
+    /// Sends SIGKILL to all its processes.
+    fn kill_all(&self) -> io::Result<()> {
+        if self.status().is_some() {
+            return Ok(());
+        }
         let others = self.processes().unwrap_or_default();
         self.signal(Signal::KILL)?;
         for process in others {
             process.signal(Signal::KILL)?;
         }
-        timeout(SIGNAL_LIMIT, self.end())
-            .await
-            .map_err(|_| late(self.id(), "die of SIGKILL"))
+        Ok(())
     }
 
     /// Sends `signal`, and SIGCONT in case the process is paused; kills all its processes after `limit`.
@@ -180,34 +191,52 @@ impl Child {
     }
 
     /// Pauses all its processes (SIGSTOP), and waits until all their threads have stopped; returns the number of processes.
+    ///
+    /// A thread in `vfork` stops only when its child has executed a program, which a stopped child never does. So stopped
+    /// children of processes that have not stopped continue for a while, a longer one each time.
     pub(crate) async fn pause(&self) -> io::Result<usize> {
-        if let Some(init) = &self.init {
-            init.pause()?;
-        } else {
-            self.signal(Signal::STOP)?;
-        }
         let deadline = Instant::now() + SIGNAL_LIMIT;
         let mut before = Vec::new();
+        let mut release = STATE_INTERVAL;
+        self.stop_all(&[])?;
         loop {
             self.check_running()?;
             let processes = self.processes()?;
-            let running = processes.iter().filter(|process| !process.is_stopped());
-            let running: Vec<&ProcessEntry> = running.collect();
+            let (stopped, running): (Vec<&ProcessEntry>, Vec<&ProcessEntry>) =
+                processes.iter().partition(|process| process.is_stopped());
             // A process that was forked before its parent stopped is found by the next listing.
             if running.is_empty() && processes == before {
                 return Ok(processes.len());
             }
-            if self.init.is_none() {
-                for process in running {
-                    process.signal(Signal::STOP)?;
-                }
-            }
-            before = processes;
             if Instant::now() >= deadline {
                 return Err(late(self.id(), "stop"));
             }
+            let mut is_released = false;
+            for child in stopped {
+                if running.iter().any(|parent| child.is_child_of(parent.pid)) {
+                    is_released |= child.signal(Signal::CONT)?;
+                }
+            }
+            if is_released {
+                sleep(release).await;
+                release = (release * 2).min(RELEASE_MAX);
+            }
+            self.stop_all(&running)?;
+            before = processes;
             sleep(STATE_INTERVAL).await;
         }
+    }
+
+    /// Sends SIGSTOP to all its processes: in namespaces with one system call, otherwise to its group and to `others`.
+    fn stop_all(&self, others: &[&ProcessEntry]) -> io::Result<()> {
+        if let Some(init) = &self.init {
+            return init.pause();
+        }
+        self.signal(Signal::STOP)?;
+        for process in others {
+            process.signal(Signal::STOP)?;
+        }
+        Ok(())
     }
 
     /// Resumes all its processes (SIGCONT), and waits until none is stopped any more.
@@ -249,7 +278,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        let _ = self.signal(Signal::KILL);
+        let _ = self.kill_all();
     }
 }
 
@@ -420,6 +449,62 @@ mod tests {
         child.pause().await.unwrap();
         child.kill().await.unwrap();
         while all.iter().any(ProcessEntry::is_running) {
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// A process in `vfork` whose child opens a pipe before it executes `sleep`, which blocks until somebody writes.
+    async fn in_vfork(pipe: &std::path::Path) -> Child {
+        let mut made = Command::new("mkfifo");
+        assert!(made.arg(pipe).status().unwrap().success());
+        let script = "import os, sys\n\
+            opened = (os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0)\n\
+            child = os.posix_spawn('/bin/sleep', ['sleep', '60'], {}, file_actions=[opened])\n\
+            os.waitpid(child, 0)";
+        let mut command = Command::new("python3");
+        command.args(["-c", script]).arg(pipe).stdin(Stdio::null());
+        let child = Child::spawn(command).unwrap();
+        let stat = format!("/proc/{}/stat", child.id());
+        while child.processes().unwrap().len() < 2
+            || !fs::read_to_string(&stat).unwrap().contains(") D ")
+        {
+            sleep(Duration::from_millis(2)).await;
+        }
+        child
+    }
+
+    #[tokio::test]
+    async fn a_process_that_is_in_vfork_is_paused_after_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let child = in_vfork(&pipe).await;
+        let (paused, ()) = tokio::join!(child.pause(), async {
+            sleep(Duration::from_millis(200)).await;
+            assert!(!child.is_stopped().unwrap());
+            // It blocks until the child reads.
+            thread::spawn(move || fs::File::create(pipe));
+        });
+        assert_eq!(paused.unwrap(), 2);
+        assert!(child.is_stopped().unwrap());
+        child.resume().await.unwrap();
+        child.kill().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_left_the_group_dies_with_the_handle() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "setsid sleep 60 & wait"]);
+        command.stdin(Stdio::null());
+        let child = Child::spawn(command).unwrap();
+        while child.processes().unwrap().len() < 2 {
+            sleep(Duration::from_millis(2)).await;
+        }
+        child.pause().await.unwrap();
+        let all = child.processes().unwrap();
+        drop(child);
+        let deadline = Instant::now() + SIGNAL_LIMIT;
+        while all.iter().any(ProcessEntry::is_running) {
+            assert!(Instant::now() < deadline, "{all:?}");
             sleep(Duration::from_millis(2)).await;
         }
     }
