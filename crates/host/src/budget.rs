@@ -434,25 +434,26 @@ mod tests {
         run(async {
             let budget = Budget::new(100);
             let (_held, evict) = half(&budget, 1, 100).await;
-            let mut inner = budget.lock();
-            inner.waiters.insert(
-                (Rank::Begins, 1),
-                Waiter {
-                    id: id(2),
-                    bytes: 10,
-                    grant: oneshot::channel().0,
-                },
-            );
-            let mut now = Instant::now();
-            for seconds in [1, 2, 3, 4] {
-                now += Duration::from_secs(seconds);
-                inner.make_room(id(2), now);
-                inner.make_room(id(2), now + Duration::from_millis(1)); // of another waiter, at the same time
-                assert!(!inner.halves[&id(1)].is_evicted);
+            {
+                let mut inner = budget.lock();
+                inner.waiters.insert(
+                    (Rank::Begins, 1),
+                    Waiter {
+                        id: id(2),
+                        bytes: 10,
+                        grant: oneshot::channel().0,
+                    },
+                );
+                let mut now = Instant::now();
+                for seconds in [1, 2, 3, 4] {
+                    now += Duration::from_secs(seconds);
+                    inner.make_room(id(2), now);
+                    inner.make_room(id(2), now + Duration::from_millis(1)); // of another waiter, at the same time
+                    assert!(!inner.halves[&id(1)].is_evicted);
+                }
+                inner.make_room(id(2), now + LOOK_INTERVAL);
+                assert!(inner.halves[&id(1)].is_evicted, "the fifth look");
             }
-            inner.make_room(id(2), now + LOOK_INTERVAL);
-            assert!(inner.halves[&id(1)].is_evicted, "the fifth look");
-            drop(inner);
             evict.notified().await;
         });
     }
