@@ -9,7 +9,10 @@
 //! | unique ids | the revision of a write |
 //! | lock | a key with a lease, created if it is missing; the fence is the revision |
 
-use crate::etcd_keys::{self as keys, KeyEntry};
+use crate::etcd_keys::{
+    self as keys, Integer, KeyEntry, KeyOperation, PutReply, RangeReply, TxnCondition, TxnReply,
+    TxnRequest,
+};
 use crate::gateway::{Gateway, GatewayError};
 use seatrial_history::{Key, Mop, Value};
 use seatrial_machine::{NodeId, Rng};
@@ -18,7 +21,8 @@ use seatrial_suite::{
     DataRequest, DataStore, KeyChange, KeyText as _, StoreAnswer, StoreClient, StoreRefusal,
     Transfer,
 };
-use serde_json::{Value as Json, json};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -66,7 +70,7 @@ impl Clients for EtcdClients {
             let mut gateway = Gateway::open(slot.address, self.timeout).await?;
             // A proxy accepts connections to a member that is dead: a first round trip shows it.
             gateway
-                .ask("/v3/kv/range", &keys::range("open", true))
+                .ask::<RangeReply>(RANGE, &keys::range("open", true))
                 .await?;
             let owner = self
                 .owners
@@ -128,6 +132,20 @@ const TAKEN_AT_ONCE: i64 = 50;
 const RANGE: &str = "/v3/kv/range";
 const PUT: &str = "/v3/kv/put";
 const TXN: &str = "/v3/kv/txn";
+const GRANT: &str = "/v3/lease/grant";
+
+/// Asks for a lease of this number of seconds.
+#[derive(Serialize)]
+struct LeaseRequest {
+    #[serde(rename = "TTL")]
+    seconds: Integer,
+}
+
+#[derive(Deserialize)]
+struct LeaseReply {
+    #[serde(rename = "ID")]
+    id: Integer,
+}
 
 impl EtcdStore {
     async fn answer(&mut self, request: DataRequest<'_>) -> Result<StoreAnswer, StoreRefusal> {
@@ -136,12 +154,10 @@ impl EtcdStore {
             DataRequest::Write(key, value) => self.put(&register(key), &value.to_string()).await,
             DataRequest::CompareAndSet(key, old, new) => {
                 let key = register(key);
-                let compare = keys::has_value(&key, &old.to_string());
-                let write = keys::writing(&keys::put(&key, &new.to_string()));
-                let reply = self
-                    .write(TXN, &keys::transaction(&[compare], &[write]))
-                    .await?;
-                if keys::succeeded(&reply) {
+                let (old, new) = (old.to_string(), new.to_string());
+                let compare = [keys::has_value(&key, &old)];
+                let write = [KeyOperation::Put(keys::put(&key, &new))];
+                if self.transact(&compare, &write).await?.succeeded {
                     Ok(StoreAnswer::done())
                 } else {
                     Err(StoreRefusal::failed("the register has another value"))
@@ -175,8 +191,8 @@ impl EtcdStore {
             DataRequest::Dequeue => self.dequeue().await,
             DataRequest::Drain => self.drain().await,
             DataRequest::Generate => {
-                let reply = self.write(PUT, &keys::put("ids", "")).await?;
-                Ok(StoreAnswer::value(Value::Int(keys::revision(&reply))))
+                let reply: PutReply = self.write(PUT, &keys::put("ids", "")).await?;
+                Ok(StoreAnswer::value(Value::Int(reply.header.revision.0)))
             }
             DataRequest::Acquire(key) => self.acquire(key).await,
             DataRequest::Release(key) => self.release(key).await,
@@ -184,8 +200,12 @@ impl EtcdStore {
     }
 
     /// Sends a request and notes whether the connection can be used after it.
-    async fn ask(&mut self, path: &str, body: &Json) -> Result<Json, GatewayError> {
-        let reply = self.gateway.ask(path, body).await;
+    async fn ask<R: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        request: &impl Serialize,
+    ) -> Result<R, GatewayError> {
+        let reply = self.gateway.ask(path, request).await;
         if let Err(error) = &reply {
             self.is_broken |= !error.leaves_usable();
         }
@@ -193,13 +213,27 @@ impl EtcdStore {
     }
 
     /// A request that may change something.
-    async fn write(&mut self, path: &str, body: &Json) -> Result<Json, StoreRefusal> {
-        self.ask(path, body).await.map_err(|error| error.of_write())
+    async fn write<R: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        request: &impl Serialize,
+    ) -> Result<R, StoreRefusal> {
+        let reply = self.ask(path, request).await;
+        reply.map_err(|error| error.of_write())
     }
 
     async fn put(&mut self, key: &str, value: &str) -> Result<StoreAnswer, StoreRefusal> {
-        self.write(PUT, &keys::put(key, value)).await?;
+        self.write::<PutReply>(PUT, &keys::put(key, value)).await?;
         Ok(StoreAnswer::done())
+    }
+
+    /// A transaction that writes.
+    async fn transact(
+        &mut self,
+        compare: &[TxnCondition<'_>],
+        success: &[KeyOperation<'_>],
+    ) -> Result<TxnReply, StoreRefusal> {
+        self.write(TXN, &TxnRequest { compare, success }).await
     }
 
     /// The value under a key: of a set, a counter, or a register.
@@ -208,20 +242,20 @@ impl EtcdStore {
         let value = match self.workload {
             "set" => {
                 let prefix = set(key);
-                let reply = self
-                    .ask(RANGE, &keys::range_prefix(&prefix, 0, is_serializable))
-                    .await;
-                let reply = reply.map_err(|error| error.of_read())?;
-                Value::integer_set(&elements(&prefix, &reply).map_err(StoreRefusal::Failed)?.0)
+                let all = keys::range_prefix(&prefix, 0, is_serializable);
+                let reply: Result<RangeReply, _> = self.ask(RANGE, &all).await;
+                let entries = reply.map_err(|error| error.of_read())?.entries();
+                let elements = elements(&prefix, &entries).map_err(StoreRefusal::Failed)?;
+                Value::integer_set(&elements)
             }
             workload => {
                 let (name, absent) = match workload {
                     "counter" => (format!("counter/{key}"), Value::Int(0)),
                     _ => (register(key), Value::Nil),
                 };
-                let reply = self.ask(RANGE, &keys::range(&name, is_serializable)).await;
-                let reply = reply.map_err(|error| error.of_read())?;
-                let entry = keys::entry(&name, &reply).map_err(StoreRefusal::Failed)?;
+                let one = keys::range(&name, is_serializable);
+                let reply: Result<RangeReply, _> = self.ask(RANGE, &one).await;
+                let entry = reply.map_err(|error| error.of_read())?.entry(&name);
                 match entry.value {
                     None => absent,
                     Some(_) => Value::Int(entry.number(0).map_err(StoreRefusal::Failed)?),
@@ -235,12 +269,14 @@ impl EtcdStore {
     async fn look(&mut self, names: &[String]) -> Result<Vec<KeyEntry>, StoreRefusal> {
         let reads = names
             .iter()
-            .map(|name| keys::reading(&keys::range(name, self.is_serializable)));
-        let reply = self
-            .ask(TXN, &keys::transaction(&[], &reads.collect::<Vec<_>>()))
-            .await;
+            .map(|name| KeyOperation::Range(keys::range(name, self.is_serializable)));
+        let request = TxnRequest {
+            compare: &[],
+            success: &reads.collect::<Vec<_>>(),
+        };
+        let reply: Result<TxnReply, _> = self.ask(TXN, &request).await;
         let reply = reply.map_err(|error| error.of_read())?;
-        keys::entries_of(names, &reply).map_err(StoreRefusal::Failed)
+        reply.entries_of(names).map_err(StoreRefusal::Failed)
     }
 
     /// Reads keys, and changes what `decide` says if none of them has changed since; otherwise again from the start.
@@ -259,15 +295,12 @@ impl EtcdStore {
             if change.writes.is_empty() {
                 return Ok(answer);
             }
-            let compare: Vec<Json> = entries.iter().map(keys::unchanged).collect();
+            let compare: Vec<TxnCondition<'_>> = entries.iter().map(keys::unchanged).collect();
             let writes = change.writes.iter();
-            let writes: Vec<Json> = writes
-                .map(|(key, value)| keys::writing(&keys::put(key, value)))
+            let writes: Vec<KeyOperation<'_>> = writes
+                .map(|(key, value)| KeyOperation::Put(keys::put(key, value)))
                 .collect();
-            let reply = self
-                .write(TXN, &keys::transaction(&compare, &writes))
-                .await?;
-            if keys::succeeded(&reply) {
+            if self.transact(&compare, &writes).await?.succeeded {
                 return Ok(answer);
             }
         }
@@ -305,25 +338,20 @@ impl EtcdStore {
             }
             other => other,
         };
-        let reply = self
-            .ask(RANGE, &keys::range_prefix(QUEUE, count, false))
-            .await;
+        let oldest = keys::range_prefix(QUEUE, count, false);
+        let reply: Result<RangeReply, _> = self.ask(RANGE, &oldest).await;
         let reply = reply.map_err(|error| after_some(error.of_read()))?;
-        let (numbers, found) =
-            elements(QUEUE, &reply).map_err(|error| after_some(StoreRefusal::Failed(error)))?;
+        let found = reply.entries();
+        let numbers = elements(QUEUE, &found);
+        let numbers = numbers.map_err(|error| after_some(StoreRefusal::Failed(error)))?;
         if found.is_empty() {
             return Ok(Some(numbers));
         }
-        let compare: Vec<Json> = found.iter().map(keys::unchanged).collect();
-        let deletions: Vec<Json> = found
-            .iter()
-            .map(|entry| keys::deleting(&entry.key))
-            .collect();
-        match self
-            .write(TXN, &keys::transaction(&compare, &deletions))
-            .await
-        {
-            Ok(reply) if keys::succeeded(&reply) => Ok(Some(numbers)),
+        let compare: Vec<TxnCondition<'_>> = found.iter().map(keys::unchanged).collect();
+        let deletions = found.iter().map(|entry| keys::deleting(&entry.key));
+        let deletions: Vec<KeyOperation<'_>> = deletions.collect();
+        match self.transact(&compare, &deletions).await {
+            Ok(reply) if reply.succeeded => Ok(Some(numbers)),
             Ok(_) => Ok(None),
             Err(StoreRefusal::Unknown(reason)) => Err(StoreRefusal::Perhaps(all(&numbers), reason)),
             Err(other) => Err(after_some(other)),
@@ -363,22 +391,23 @@ impl EtcdStore {
     /// Creates the key of a lock with a fresh lease, if it is missing.
     async fn acquire(&mut self, key: &Key) -> Result<StoreAnswer, StoreRefusal> {
         let name = format!("lock/{key}");
-        let granted = self
-            .ask("/v3/lease/grant", &json!({"TTL": self.lease.to_string()}))
-            .await;
+        let asked = LeaseRequest {
+            seconds: Integer(self.lease.cast_signed()),
+        };
+        let granted: Result<LeaseReply, _> = self.ask(GRANT, &asked).await;
         // A lease that no key has changes nothing that a test can see.
-        let granted = granted.map_err(|error| error.of_read())?;
-        let lease = keys::integer(&granted["ID"]);
-        let missing = keys::unchanged(&KeyEntry {
+        let lease = granted.map_err(|error| error.of_read())?.id;
+        let missing = KeyEntry {
             key: name.clone(),
             ..KeyEntry::default()
-        });
-        let write = keys::writing(&keys::put_leased(&name, &self.owner, lease));
+        };
+        let owner = self.owner.clone();
+        let write = KeyOperation::Put(keys::put_leased(&name, &owner, lease));
         let reply = self
-            .write(TXN, &keys::transaction(&[missing], &[write]))
+            .transact(&[keys::unchanged(&missing)], &[write])
             .await?;
-        if keys::succeeded(&reply) {
-            Ok(StoreAnswer::value(Value::Int(keys::revision(&reply))))
+        if reply.succeeded {
+            Ok(StoreAnswer::value(Value::Int(reply.header.revision.0)))
         } else {
             Err(StoreRefusal::failed("held"))
         }
@@ -387,11 +416,10 @@ impl EtcdStore {
     /// Deletes the key of a lock, if this client owns it.
     async fn release(&mut self, key: &Key) -> Result<StoreAnswer, StoreRefusal> {
         let name = format!("lock/{key}");
-        let owned = keys::has_value(&name, &self.owner);
-        let reply = self
-            .write(TXN, &keys::transaction(&[owned], &[keys::deleting(&name)]))
-            .await?;
-        if keys::succeeded(&reply) {
+        let owner = self.owner.clone();
+        let owned = keys::has_value(&name, &owner);
+        let reply = self.transact(&[owned], &[keys::deleting(&name)]).await?;
+        if reply.succeeded {
             Ok(StoreAnswer::done())
         } else {
             Err(StoreRefusal::failed("not held"))
@@ -399,19 +427,14 @@ impl EtcdStore {
     }
 }
 
-/// The elements in the keys of a reply, and the entries.
-fn elements(prefix: &str, reply: &Json) -> Result<(Vec<i64>, Vec<KeyEntry>), String> {
-    let entries = keys::entries(reply)?;
+/// The elements in the keys of these entries.
+fn elements(prefix: &str, entries: &[KeyEntry]) -> Result<Vec<i64>, String> {
     let number = |entry: &KeyEntry| {
         let text = entry.key.strip_prefix(prefix).unwrap_or_default();
         text.parse()
             .map_err(|_| format!("{:?} is no element", entry.key))
     };
-    let numbers = entries
-        .iter()
-        .map(number)
-        .collect::<Result<Vec<i64>, String>>()?;
-    Ok((numbers, entries))
+    entries.iter().map(number).collect()
 }
 
 fn register(key: &Key) -> String {

@@ -1,10 +1,11 @@
 //! The members: their command lines, when they are ready, and when they have formed a cluster.
 
-use crate::etcd_keys as keys;
+use crate::etcd_keys::{self as keys, Integer, RangeReply, ReplyHeader};
 use crate::gateway::Gateway;
 use seatrial_generator::Membership;
 use seatrial_machine::NodeId;
 use seatrial_runner::{BoxFuture, ClientError, NodePlace, NodeState, System, SystemMembers};
+use serde::Deserialize;
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -96,10 +97,10 @@ impl System for EtcdSystem {
                 let status = EtcdStatus::of(place)
                     .await
                     .map_err(|error| format!("{}: {error}", place.node))?;
-                leaders.push(status.leader);
+                leaders.push(status.leader.0);
                 let mut gateway = Gateway::open(place.address, REPLY).await?;
                 let read = gateway
-                    .ask("/v3/kv/range", &keys::range("formed", false))
+                    .ask::<RangeReply>("/v3/kv/range", &keys::range("formed", false))
                     .await;
                 read.map_err(|error| format!("{}: {error}", place.node))?;
             }
@@ -127,58 +128,54 @@ impl System for EtcdSystem {
         Box::pin(async {
             let before = EtcdStatus::of(place).await?;
             let mut gateway = Gateway::open(place.address, REPLY).await?;
-            let (revision, hash) = hash(&mut gateway).await?;
+            let HashReply { header, hash } = hash(&mut gateway).await?;
             let after = EtcdStatus::of(place).await?;
             if before.applied != after.applied {
                 return Err("it is applying entries of the log".into());
             }
             Ok(Some(NodeState {
-                revision: format!("applied index {}", after.applied),
-                hash: format!("{hash} at revision {revision}"),
+                revision: format!("applied index {}", after.applied.0),
+                hash: format!("{} at revision {}", hash.0, header.revision.0),
                 contents: None,
             }))
         })
     }
 }
 
-/// The member's revision and the hash of all its keys. Until version 3.5 the gateway has only the hash of its whole storage,
-/// which members share as well.
-async fn hash(gateway: &mut Gateway) -> Result<(i64, i64), ClientError> {
-    let all = json!({"revision": "0"});
-    let answer = match gateway.ask("/v3/maintenance/hashkv", &all).await {
-        Ok(answer) => answer,
-        Err(_) => gateway.ask("/v3/maintenance/hash", &json!({})).await?,
-    };
-    let hash = answer["hash"].as_i64().ok_or("the answer has no hash")?;
-    Ok((unsigned(&answer["header"]["revision"]), hash))
+/// The hash of all keys of a member, at its revision.
+#[derive(Deserialize)]
+struct HashReply {
+    #[serde(default)]
+    header: ReplyHeader,
+    hash: Integer,
 }
 
-/// What a member says of itself.
+/// Until version 3.5 the gateway has only the hash of a member's whole storage, which members share as well.
+async fn hash(gateway: &mut Gateway) -> Result<HashReply, ClientError> {
+    let all = json!({"revision": "0"});
+    match gateway.ask("/v3/maintenance/hashkv", &all).await {
+        Ok(reply) => Ok(reply),
+        Err(_) => Ok(gateway.ask("/v3/maintenance/hash", &json!({})).await?),
+    }
+}
+
+/// What a member says of itself. Members are unsigned: as signed integers they stay different.
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct EtcdStatus {
-    member: i64,
+    header: ReplyHeader,
     /// 0 if it knows none.
-    leader: i64,
+    leader: Integer,
     /// The last entry of the log that it has applied.
-    applied: i64,
+    #[serde(rename = "raftAppliedIndex")]
+    applied: Integer,
 }
 
 impl EtcdStatus {
     async fn of(place: &NodePlace) -> Result<EtcdStatus, ClientError> {
         let mut gateway = Gateway::open(place.address, REPLY).await?;
-        let status = gateway.ask("/v3/maintenance/status", &json!({})).await?;
-        Ok(EtcdStatus {
-            // Members are unsigned: as signed integers they stay different.
-            member: unsigned(&status["header"]["member_id"]),
-            leader: unsigned(&status["leader"]),
-            applied: unsigned(&status["raftAppliedIndex"]),
-        })
+        Ok(gateway.ask("/v3/maintenance/status", &json!({})).await?)
     }
-}
-
-/// An unsigned integer of a reply, with the same bits.
-fn unsigned(json: &serde_json::Value) -> i64 {
-    let number = json.as_str().and_then(|text| text.parse::<u64>().ok());
-    number.unwrap_or(0).cast_signed()
 }
 
 impl SystemMembers for EtcdSystem {
@@ -198,7 +195,7 @@ impl SystemMembers for EtcdSystem {
                     .copied()
                     .collect::<std::collections::BTreeSet<NodeId>>();
                 membership.members.insert(place.node, all);
-                if status.leader != 0 && status.leader == status.member {
+                if status.leader != Integer(0) && status.leader == status.header.member_id {
                     membership.primaries.insert(place.node);
                 }
             }

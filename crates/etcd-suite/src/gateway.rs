@@ -1,28 +1,28 @@
 //! One connection to the JSON gateway of a member, and which of its errors are definite.
 
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper::{Request, header};
-use hyper_util::rt::TokioIo;
+use crate::http_connection::HttpConnection;
 use seatrial_runner::ClientError;
-use seatrial_suite::StoreRefusal;
-use serde_json::Value as Json;
+use seatrial_suite::{ReplyLimit, StoreRefusal};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::error::Error;
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::net::TcpStream;
-use tokio::time::timeout;
-
-/// Bytes of a reply that are read at most.
-const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
+use std::{fmt, io};
 
 /// A connection that carries one request at a time.
+#[derive(Debug)]
 pub(crate) struct Gateway {
-    sender: SendRequest<Full<Bytes>>,
-    address: SocketAddr,
-    limit: Duration,
+    connection: HttpConnection,
+    /// The request under way.
+    body: Vec<u8>,
+    limit: ReplyLimit,
+}
+
+/// What a reply says that is no success.
+#[derive(Deserialize)]
+struct ErrorReply {
+    error: String,
 }
 
 /// Why a request has no result.
@@ -86,76 +86,64 @@ impl GatewayError {
     }
 }
 
+impl From<io::Error> for GatewayError {
+    fn from(error: io::Error) -> GatewayError {
+        match error.kind() {
+            io::ErrorKind::TimedOut => GatewayError::Late,
+            io::ErrorKind::UnexpectedEof => GatewayError::Lost("the connection was closed".into()),
+            _ => GatewayError::Lost(error.to_string()),
+        }
+    }
+}
+
 impl Gateway {
     /// Connects within the limit, which is also that of each reply.
     pub(crate) async fn open(address: SocketAddr, limit: Duration) -> Result<Gateway, ClientError> {
-        let connect = async {
-            let stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
-            let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-            tokio::spawn(async move {
-                // Its error reaches the request under way.
-                let _ = connection.await;
-            });
-            Ok::<_, ClientError>(sender)
-        };
-        let sender = timeout(limit, connect)
-            .await
-            .map_err(|_| GatewayError::Late)??;
+        let mut limit = ReplyLimit::new(limit);
+        let connected = limit.hold(HttpConnection::open(address)).await;
         Ok(Gateway {
-            sender,
-            address,
+            connection: connected.map_err(|error| match error.kind() {
+                io::ErrorKind::TimedOut => ClientError::from(GatewayError::Late),
+                _ => error.into(),
+            })?,
+            body: Vec::new(),
             limit,
         })
     }
 
     /// Sends a request and returns the reply.
-    pub(crate) async fn ask(&mut self, path: &str, body: &Json) -> Result<Json, GatewayError> {
-        let ready = timeout(self.limit, self.sender.ready()).await;
-        if !matches!(ready, Ok(Ok(()))) {
+    pub(crate) async fn ask<R: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        request: &impl Serialize,
+    ) -> Result<R, GatewayError> {
+        if !self.connection.is_open() {
             return Err(GatewayError::Closed);
         }
-        let request = Request::post(path)
-            .header(header::HOST, self.address.to_string())
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from(body.to_string())));
-        let request = request.map_err(|error| GatewayError::Refused(error.to_string()))?;
-        let answer = timeout(self.limit, exchange(&mut self.sender, request)).await;
-        let (is_success, bytes) = answer.map_err(|_| GatewayError::Late)??;
-        let reply: Result<Json, _> = serde_json::from_slice(&bytes);
-        match (is_success, reply) {
-            (true, Ok(reply)) => Ok(reply),
-            (true, Err(error)) => Err(GatewayError::Lost(format!("the reply is no JSON: {error}"))),
-            (false, reply) => {
-                let message = reply
-                    .ok()
-                    .and_then(|reply| Some(reply["error"].as_str()?.to_owned()));
-                let message =
-                    message.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned());
-                Err(GatewayError::Refused(message))
-            }
+        self.body.clear();
+        let written = serde_json::to_writer(&mut self.body, request);
+        written.map_err(|error| GatewayError::Refused(error.to_string()))?;
+        let posted = self.connection.post(path, &self.body);
+        let reply = self.limit.hold(posted).await?;
+        if reply.is_success {
+            let read = serde_json::from_slice(&reply.body);
+            return read.map_err(|error| {
+                GatewayError::Lost(format!("the reply is not what was expected: {error}"))
+            });
         }
+        let read = serde_json::from_slice::<ErrorReply>(&reply.body);
+        let message = read.map_or_else(
+            |_| String::from_utf8_lossy(&reply.body).into_owned(),
+            |reply| reply.error,
+        );
+        Err(GatewayError::Refused(message))
     }
-}
-
-/// Sends a request; returns whether its status is a success, and the whole body.
-async fn exchange(
-    sender: &mut SendRequest<Full<Bytes>>,
-    request: Request<Full<Bytes>>,
-) -> Result<(bool, Bytes), GatewayError> {
-    let response = sender.send_request(request).await;
-    let response = response.map_err(|error| GatewayError::Lost(error.to_string()))?;
-    let is_success = response.status().is_success();
-    let body = Limited::new(response.into_body(), REPLY_BYTES_MAX)
-        .collect()
-        .await;
-    let body = body.map_err(|error| GatewayError::Lost(error.to_string()))?;
-    Ok((is_success, body.to_bytes()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value as Json;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
@@ -213,7 +201,7 @@ mod tests {
         let mut gateway = Gateway::open(address, Duration::from_secs(5))
             .await
             .expect("a member");
-        let mut ask = async || gateway.ask("/v3/kv/range", &Json::Null).await;
+        let mut ask = async || gateway.ask::<Json>("/v3/kv/range", &Json::Null).await;
         assert_eq!(ask().await.expect("a reply")["a"], 1);
         assert!(matches!(ask().await, Err(GatewayError::Refused(text)) if text == "hot"));
         assert!(matches!(ask().await, Err(GatewayError::Lost(_))));

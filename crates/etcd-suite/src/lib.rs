@@ -5,8 +5,9 @@
 //!
 //! # Reading order
 //!
-//! `lib.rs` (what the suite declares), `gateway.rs` (one connection, and which errors are definite), `etcd_keys.rs` (requests and
-//! replies about keys), `etcd_client.rs` (requests of a test as transactions of etcd), `etcd_nodes.rs` (the members).
+//! `lib.rs` (what the suite declares), `http_connection.rs` (one request after the other over HTTP), `gateway.rs` (requests and
+//! replies in JSON, and which errors are definite), `etcd_keys.rs` (requests and replies about keys), `etcd_client.rs` (requests
+//! of a test as transactions of etcd), `etcd_nodes.rs` (the members).
 //!
 //! # What is absent
 //!
@@ -18,6 +19,7 @@ mod etcd_client;
 mod etcd_keys;
 mod etcd_nodes;
 mod gateway;
+mod http_connection;
 
 use etcd_client::EtcdClients;
 use etcd_nodes::EtcdSystem;

@@ -2,16 +2,12 @@
 
 use crate::reply_length::reply_length;
 use redis::{Cmd, RedisError, RedisResult, Value};
-use seatrial_suite::StoreRefusal;
-use std::future::poll_fn;
+use seatrial_suite::{ReplyLimit, StoreRefusal};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
-use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep, sleep};
 
 /// A connection with one request at a time, in the task of its client. After a request without a reply it must not be used again:
 /// the reply may still come.
@@ -22,10 +18,8 @@ pub(crate) struct Connection {
     stream: TcpStream,
     /// What was received of replies that are not taken yet.
     received: Vec<u8>,
-    /// Time limit of connecting, and of the replies to one request.
-    limit: Duration,
-    /// Is moved when it expires, not for each request.
-    timer: Pin<Box<Sleep>>,
+    /// Of connecting, and of the replies to one request.
+    limit: ReplyLimit,
 }
 
 /// Bytes that are read at once.
@@ -36,14 +30,13 @@ const REPLY_MAX: usize = 256 << 20;
 impl Connection {
     /// Connects within the limit, which is also that of each reply.
     pub(crate) async fn open(address: SocketAddr, limit: Duration) -> RedisResult<Connection> {
-        let mut timer = Box::pin(sleep(limit));
-        let stream = limited(&mut timer, limit, TcpStream::connect(address)).await?;
+        let mut limit = ReplyLimit::new(limit);
+        let stream = limit.hold(TcpStream::connect(address)).await?;
         stream.set_nodelay(true)?;
         Ok(Connection {
             stream,
             received: Vec::new(),
             limit,
-            timer,
         })
     }
 
@@ -69,7 +62,6 @@ impl Connection {
             stream,
             received,
             limit,
-            timer,
         } = self;
         let exchanged = async {
             stream.write_all(request).await?;
@@ -91,33 +83,9 @@ impl Connection {
                 }
             }
         };
-        let replies = limited(timer, *limit, exchanged).await?;
+        let replies = limit.hold(exchanged).await?;
         replies.into_iter().collect()
     }
-}
-
-/// The result of `doing`; an error if it takes longer than `limit`.
-async fn limited<T>(
-    timer: &mut Pin<Box<Sleep>>,
-    limit: Duration,
-    doing: impl Future<Output = io::Result<T>>,
-) -> io::Result<T> {
-    let deadline = Instant::now() + limit;
-    let mut doing = pin!(doing);
-    poll_fn(|context| {
-        if let Poll::Ready(done) = doing.as_mut().poll(context) {
-            return Poll::Ready(done);
-        }
-        // An expiration of an earlier request's deadline only moves the timer.
-        while timer.as_mut().poll(context).is_ready() {
-            if Instant::now() >= deadline {
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-            }
-            timer.as_mut().reset(deadline);
-        }
-        Poll::Pending
-    })
-    .await
 }
 
 /// The reply to `EXEC`, the last of these. An error before it means that nothing was executed; one inside of it, that the rest

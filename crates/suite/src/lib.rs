@@ -62,6 +62,7 @@ mod node_addresses;
 mod node_disk;
 mod option;
 mod process_usage;
+mod reply_limit;
 mod setup;
 mod simulation;
 mod sql_session;
@@ -77,6 +78,7 @@ pub use node_addresses::parse_node_addresses;
 pub use node_disk::{NODE_DISK, node_disk, omitted_with_disks};
 pub use option::{OptionValues, SuiteOption, Verb};
 pub use process_usage::ProcessUsage;
+pub use reply_limit::ReplyLimit;
 pub use seatrial_history::Transfer;
 pub use setup::{Deployment, NodeSetup, Report, Setup};
 pub use simulation::{
