@@ -9,8 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// How long nodes have to reach equal states.
+/// How long nodes have to answer, and to reach equal states at equal revisions.
 const QUIESCENCE: Duration = Duration::from_secs(10);
+/// How long nodes have to reach equal revisions: what is behind may need a leader first, and NATS took 16 s to elect one after a
+/// partition.
+const CATCHING_UP: Duration = Duration::from_secs(40);
 /// Pause between two looks.
 const INTERVAL: Duration = Duration::from_millis(200);
 /// Time limit for the answer of one node.
@@ -18,8 +21,8 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// The process whose operations these are.
 const OBSERVER: Process = Process::Named(Symbol::new("observer"));
 
-/// Asks all nodes for their states until they are equal, or for ten seconds: what is behind has caught up by then. Called when
-/// all faults are healed and no client is left. Returns one operation for each node; none if the nodes do not report states.
+/// Asks all nodes for their states until they are equal, for ten seconds, or for forty if all answer and one is behind. Called
+/// when all faults are healed and no client is left. Returns one operation for each node; none if the nodes do not report states.
 pub(crate) async fn observe(nodes: &Arc<dyn Nodes>) -> Vec<Op> {
     for &node in nodes.ids() {
         // A test that was stopped early may have left a node down. If it does not start, it does not answer either.
@@ -42,7 +45,12 @@ pub(crate) async fn observe(nodes: &Arc<dyn Nodes>) -> Vec<Op> {
             let group = groups.entry(nodes.state_group(*node)).or_default();
             group.push(state);
         }
-        if groups.values().all(|states| are_equal(states)) || began.elapsed() >= QUIESCENCE {
+        let limit = if groups.values().any(|states| is_one_behind(states)) {
+            CATCHING_UP
+        } else {
+            QUIESCENCE
+        };
+        if groups.values().all(|states| are_equal(states)) || began.elapsed() >= limit {
             let group = |node| nodes.state_group(node);
             let operations = answers.into_iter();
             return operations
@@ -64,6 +72,16 @@ async fn ask(nodes: &Arc<dyn Nodes>, node: NodeId) -> StateAnswer {
 fn are_equal(states: &[Option<&NodeState>]) -> bool {
     let first = states.first().copied().flatten();
     first.is_some() && states.iter().all(|state| *state == first)
+}
+
+/// Are all of these states known, and not all at the same revision?
+fn is_one_behind(states: &[Option<&NodeState>]) -> bool {
+    let Some(states) = states.iter().copied().collect::<Option<Vec<_>>>() else {
+        return false;
+    };
+    states
+        .windows(2)
+        .any(|two| two[0].revision != two[1].revision)
 }
 
 /// What a node answered to the question for its state: a state, none that can be compared, or why it is not known.
@@ -89,5 +107,25 @@ pub fn state_operation(node: NodeId, answer: StateAnswer, group: Option<String>)
     Op {
         kind: seatrial_history::OpType::Info,
         ..Op::invoke(OBSERVER, Divergence::FUNCTION, value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_behind_has_answered() {
+        let state = |revision: &str, hash: &str| NodeState {
+            revision: revision.into(),
+            hash: hash.into(),
+            contents: None,
+        };
+        let (one, other, later) = (state("7", "a"), state("7", "b"), state("8", "a"));
+        assert!(is_one_behind(&[Some(&one), Some(&one), Some(&later)]));
+        assert!(!is_one_behind(&[Some(&one), Some(&other)]));
+        assert!(!is_one_behind(&[Some(&one), None, Some(&later)]));
+        assert!(!is_one_behind(&[]) && !are_equal(&[]));
+        assert!(are_equal(&[Some(&one), Some(&one)]) && !are_equal(&[Some(&one), Some(&other)]));
     }
 }
