@@ -8,8 +8,8 @@ use tokio::net::TcpStream;
 /// A connection that carries one request after the other. After an error it must not be used again: the reply may still come.
 ///
 /// Heads and chunks are read by the crate `httparse`. A whole client of HTTP hands each request to the task of its connection and
-/// the reply back, and makes tables of fields that are not read here; with typed JSON, the bench takes a third less for a request without it
-/// (`docs/decisions/0131-etcd-in-one-task.md`).
+/// the reply back, and makes tables of fields that are not read here: with typed JSON in addition, the bench takes a third less
+/// for a request without it (`docs/decisions/0131-etcd-in-one-task.md`).
 #[derive(Debug)]
 pub(crate) struct HttpConnection {
     stream: TcpStream,
