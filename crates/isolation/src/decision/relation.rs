@@ -4,11 +4,16 @@ use seatrial_cycles::{Csr, CsrCounter};
 
 /// A relation between numbers: a source of pairs. It must emit the same pairs in the same order each time.
 pub(super) trait Relation {
+    /// Are the pairs next to one another in memory? Otherwise finding them again costs more than keeping them for a moment.
+    const IS_LISTED: bool = false;
+
     /// Emits all pairs.
     fn emit(&self, take: &mut impl FnMut(u32, u32));
 }
 
 impl Relation for Csr<u32> {
+    const IS_LISTED: bool = true;
+
     fn emit(&self, take: &mut impl FnMut(u32, u32)) {
         for (row, &item) in self.pairs() {
             take(row, item);
@@ -16,26 +21,41 @@ impl Relation for Csr<u32> {
     }
 }
 
-/// By first number of each pair: the second numbers. The relation is read twice, so no list of pairs is ever held.
-pub(super) fn successors(rows: usize, relation: &impl Relation) -> Csr<u32> {
-    grouped::<false>(rows, relation)
+/// By first number of each pair: the second numbers.
+pub(super) fn successors<R: Relation>(rows: usize, relation: &R) -> Csr<u32> {
+    grouped::<false, R>(rows, relation)
 }
 
 /// By second number of each pair: the first numbers.
-pub(super) fn predecessors(rows: usize, relation: &impl Relation) -> Csr<u32> {
-    grouped::<true>(rows, relation)
+pub(super) fn predecessors<R: Relation>(rows: usize, relation: &R) -> Csr<u32> {
+    grouped::<true, R>(rows, relation)
 }
 
-fn grouped<const IS_BACKWARD: bool>(rows: usize, relation: &impl Relation) -> Csr<u32> {
+/// A counting sort: counts by row, then places. The pairs of most relations are looked up all over memory (a version, its writer,
+/// the version after it), so they are found once and kept in between, eight bytes each.
+fn grouped<const IS_BACKWARD: bool, R: Relation>(rows: usize, relation: &R) -> Csr<u32> {
+    let turned = |from, to| if IS_BACKWARD { (to, from) } else { (from, to) };
     let mut counter = CsrCounter::new(rows);
-    relation.emit(&mut |from, to| counter.count(if IS_BACKWARD { to } else { from }));
+    let mut kept: Vec<(u32, u32)> = Vec::new();
+    relation.emit(&mut |from, to| {
+        let pair = turned(from, to);
+        counter.count(pair.0);
+        if !R::IS_LISTED {
+            kept.push(pair);
+        }
+    });
     let mut filler = counter
         .into_filler()
         .expect("transactions in memory have fewer than 2^32 pairs");
-    relation.emit(&mut |from, to| {
-        let (row, item) = if IS_BACKWARD { (to, from) } else { (from, to) };
+    for (row, item) in kept {
         filler.put(row, item);
-    });
+    }
+    if R::IS_LISTED {
+        relation.emit(&mut |from, to| {
+            let (row, item) = turned(from, to);
+            filler.put(row, item);
+        });
+    }
     filler.finish()
 }
 
