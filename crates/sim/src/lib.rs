@@ -87,7 +87,7 @@ mod trace;
 mod work;
 mod world;
 
-pub use explore::{Exploration, explore, same_twice};
+pub use explore::{Exploration, explore, explore_on, same_twice};
 pub use network::LostMessages;
 pub use options::{DiskOptions, NetworkOptions, WorldOptions};
 pub use seatrial_machine::Booted;

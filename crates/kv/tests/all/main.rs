@@ -7,6 +7,8 @@ mod checkpoint_crash;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod elections;
+#[cfg(test)]
 mod file;
 #[cfg(test)]
 mod lost_journal;
