@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Number of kills.
 const KILLS: u32 = 50;
 /// Number of the nodes' sleeps, which nothing else sleeps for.
-const MARKER: &str = "765432.5";
+const MARKER: &str = "543210.5";
 
 /// What is visible from outside: processes of nodes, interfaces and mounts of this namespace, names of namespaces.
 fn visible() -> (usize, Vec<String>, usize, usize) {
@@ -44,7 +44,7 @@ fn victim() {
             network.add_node(node).unwrap();
             let mut command = Command::new("sh");
             command
-                .args(["-c", "setsid sleep 765432.5 & sleep 765432.5"])
+                .args(["-c", "setsid sleep 543210.5 & sleep 543210.5"])
                 .stdin(Stdio::null());
             let init = network
                 .node_space(node)
