@@ -13,9 +13,10 @@ const LENGTH_MAX: u64 = 25_000_000;
 /// Optional features of the release.
 const FEATURES: &str = "parquet";
 /// Flags of the compiler: nothing is loaded at a start, functions with the same code are one, relocations are a bit map, and
-/// there is no table of symbols (the profile's `strip` leaves that of a static program).
-const FLAGS: &str =
-    "-C target-feature=+crt-static -C link-arg=-Wl,--icf=all,-z,pack-relative-relocs,--strip-all";
+/// there is no table of symbols (the profile's `strip` leaves that of a static program). Random bytes come from the system call:
+/// a static program does not find the C library's function by its name, and an empty root has no device for them.
+const FLAGS: &str = "-C target-feature=+crt-static \
+-C link-arg=-Wl,--icf=all,-z,pack-relative-relocs,--strip-all --cfg getrandom_backend=\"linux_getrandom\"";
 
 /// Flags of the C compiler: zstd without the strategies of higher levels, since files are written at levels 1 to 3.
 const C_FLAGS: &str = "-DZSTD_EXCLUDE_GREEDY_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_LAZY_BLOCK_COMPRESSOR \
