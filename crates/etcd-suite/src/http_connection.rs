@@ -52,7 +52,7 @@ impl HttpConnection {
         })
     }
 
-    /// Can a request be sent? Not when the server has closed the connection, or sent what nobody asked for.
+    /// Can a request be sent? Not when the server has closed the connection, or sent what was not asked for.
     pub(crate) fn is_open(&self) -> bool {
         let read = self.stream.try_read(&mut [0]);
         !self.is_last && read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)

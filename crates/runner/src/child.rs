@@ -453,7 +453,7 @@ mod tests {
         }
     }
 
-    /// A process in `vfork` whose child opens a pipe before it executes `sleep`, which blocks until somebody writes.
+    /// A process in `vfork` whose child opens a pipe before it executes `sleep`, which blocks until the test writes.
     async fn in_vfork(pipe: &std::path::Path) -> Child {
         let mut made = Command::new("mkfifo");
         assert!(made.arg(pipe).status().unwrap().success());
