@@ -102,10 +102,7 @@ impl Gateway {
         let mut limit = ReplyLimit::new(limit);
         let connected = limit.hold(HttpConnection::open(address)).await;
         Ok(Gateway {
-            connection: connected.map_err(|error| match error.kind() {
-                io::ErrorKind::TimedOut => ClientError::from(GatewayError::Late),
-                _ => error.into(),
-            })?,
+            connection: connected.map_err(GatewayError::from)?,
             body: Vec::new(),
             limit,
         })

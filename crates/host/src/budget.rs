@@ -281,10 +281,10 @@ impl Inner {
 
     /// Makes memory for a waiting reader: evicts the idlest connection, or lets this reader exceed the bound.
     fn make_room(&mut self, id: NodeId, now: Instant) {
+        self.look(now);
         let wanted: usize = self.waiters.values().map(|waiter| waiter.bytes).sum();
         let coming = self.halves.values().filter(|half| half.is_evicted);
         let mut coming: usize = coming.map(|half| half.bytes).sum();
-        self.look(now);
         let is_idle = |half: &TrackedHalf| !half.is_waiting && half.looks >= half.looks_max;
         let idle = self.halves.values_mut().filter(|half| !half.is_evicted);
         let mut idle: Vec<&mut TrackedHalf> = idle.filter(|half| is_idle(half)).collect();

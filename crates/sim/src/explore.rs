@@ -63,11 +63,10 @@ where
     let next = || {
         let (seeds, taken, failures) = &mut *shared();
         // What was taken before a failure is run to its end: an earlier seed may fail as well.
-        let seed = if failures.is_empty() {
-            seeds.next()?
-        } else {
+        if !failures.is_empty() {
             return None;
-        };
+        }
+        let seed = seeds.next()?;
         *taken += 1;
         Some((*taken, seed))
     };
