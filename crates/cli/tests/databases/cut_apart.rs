@@ -17,6 +17,10 @@ fn one_member_of_etcd_is_valid() {
     }
 }
 
+/// Faults end with three quarters of the load at the latest. The quarter that is left is twice the 2 s that members of etcd wait
+/// at most before they stand for election, so that operations after the last heal can be counted.
+const LOAD_SECONDS: &str = "16";
+
 /// Runs a suite under partitions and checks that they took effect, that operations succeed after the last one, and that this
 /// number of nodes have reported equal states at the end. `statuses` are the exit statuses that the suite may have: replication
 /// that loses acknowledged writes makes it invalid.
@@ -29,7 +33,7 @@ fn is_cut_and_heals(suite: &str, words: &[&str], states: usize, statuses: &[i32]
         "--interval",
         "1",
         "--time",
-        "10",
+        LOAD_SECONDS,
         "--rate",
         "100",
         "--out",
