@@ -339,7 +339,7 @@ fn late_reads_change_nothing() {
 
 #[test]
 fn late_appends_change_nothing() {
-    let count = histories(6_000);
+    let count = histories(3_000);
     let (checked, refused, smaller, proven) = compare_late_uses(true, count);
     let enough = count / 30;
     assert!(checked.iter().all(|&count| count > enough), "{checked:?}");
