@@ -19,10 +19,11 @@ pub(crate) struct Gateway {
     limit: ReplyLimit,
 }
 
-/// What a reply says that is no success.
+/// What a reply says that is no success: up to etcd 3.5 twice, from 3.6 on as `message` only (grpc-gateway 2).
 #[derive(Deserialize)]
 struct ErrorReply {
-    error: String,
+    error: Option<String>,
+    message: Option<String>,
 }
 
 /// Why a request has no result.
@@ -128,12 +129,11 @@ impl Gateway {
                 GatewayError::Lost(format!("the reply is not what was expected: {error}"))
             });
         }
-        let read = serde_json::from_slice::<ErrorReply>(&reply.body);
-        let message = read.map_or_else(
-            |_| String::from_utf8_lossy(&reply.body).into_owned(),
-            |reply| reply.error,
-        );
-        Err(GatewayError::Refused(message))
+        let read = serde_json::from_slice::<ErrorReply>(&reply.body).ok();
+        let message = read.and_then(|reply| reply.error.or(reply.message));
+        Err(GatewayError::Refused(message.unwrap_or_else(|| {
+            String::from_utf8_lossy(&reply.body).into_owned()
+        })))
     }
 }
 
@@ -191,7 +191,9 @@ mod tests {
     async fn replies_are_told_apart() {
         let address = member(&[
             "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{\"a\": 1}",
-            "HTTP/1.1 503 Unavailable\r\nContent-Length: 15\r\n\r\n{\"error\":\"hot\"}",
+            "HTTP/1.1 503 Unavailable\r\nContent-Length: 31\r\n\r\n{\"error\":\"hot\",\"message\":\"hot\"}",
+            "HTTP/1.1 503 Unavailable\r\nContent-Length: 18\r\n\r\n{\"message\":\"cold\"}",
+            "HTTP/1.1 503 Unavailable\r\nContent-Length: 4\r\n\r\nnone",
             "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nnone",
         ])
         .await;
@@ -200,7 +202,9 @@ mod tests {
             .expect("a member");
         let mut ask = async || gateway.ask::<Json>("/v3/kv/range", &Json::Null).await;
         assert_eq!(ask().await.expect("a reply")["a"], 1);
-        assert!(matches!(ask().await, Err(GatewayError::Refused(text)) if text == "hot"));
+        for said in ["hot", "cold", "none"] {
+            assert!(matches!(ask().await, Err(GatewayError::Refused(text)) if text == said));
+        }
         assert!(matches!(ask().await, Err(GatewayError::Lost(_))));
         let last = ask().await;
         assert!(

@@ -1,16 +1,15 @@
 //! Workers: each executes the operations of one thread of the test.
 
-use crate::{BoxFuture, Client, ClientSlot, Clients};
+use crate::{BoxFuture, Client, ClientSlot, Clients, MovingTimer};
 use seatrial_history::{Op, OpType, Process, Symbol, Value};
 use seatrial_machine::{NodeId, panic_text};
 use std::any::Any;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 /// Executes one operation at a time, with one client at a time. It returns exactly one completion per operation, whatever the
 /// client does: an error, a panic and a time-out become `info`, a client that cannot be opened becomes `fail`. After an `info`
@@ -27,7 +26,7 @@ pub(crate) struct Worker {
     client: Option<(Process, Box<dyn Client>)>,
     /// Failures in a row after which the client was closed.
     failures: u32,
-    timer: OperationTimer,
+    timer: MovingTimer,
 }
 
 /// The field that holds the error of a completion.
@@ -47,7 +46,7 @@ impl Worker {
             timeout,
             client: None,
             failures: 0,
-            timer: OperationTimer::default(),
+            timer: MovingTimer::default(),
         }
     }
 
@@ -134,37 +133,6 @@ impl Worker {
     }
 }
 
-/// One timer for all operations of a worker. It is moved only when it expires before the deadline of the operation under way,
-/// not for each operation: setting and clearing a timer costs as much as the rest of a worker.
-#[derive(Default)]
-struct OperationTimer(Option<Pin<Box<Sleep>>>);
-
-impl OperationTimer {
-    /// The result of `doing`; `None` if it takes longer than `limit`.
-    async fn limit<T>(&mut self, limit: Duration, doing: impl Future<Output = T>) -> Option<T> {
-        let deadline = Instant::now() + limit;
-        let timer = self.0.get_or_insert_with(|| Box::pin(sleep(limit)));
-        let mut doing = pin!(doing);
-        poll_fn(|context| {
-            if let Poll::Ready(done) = doing.as_mut().poll(context) {
-                return Poll::Ready(Some(done));
-            }
-            if timer.deadline() > deadline {
-                timer.as_mut().reset(deadline);
-            }
-            // An expiration of an earlier operation's deadline only moves the timer.
-            while timer.as_mut().poll(context).is_ready() {
-                if Instant::now() >= deadline {
-                    return Poll::Ready(None);
-                }
-                timer.as_mut().reset(deadline);
-            }
-            Poll::Pending
-        })
-        .await
-    }
-}
-
 /// A completion with unknown outcome.
 fn indeterminate(op: &Op, error: &str) -> Op {
     op.complete(OpType::Info, op.value.clone())
@@ -200,6 +168,7 @@ mod tests {
     use super::*;
     use crate::{ClientError, Mesh};
     use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Instant;
 
     /// Opens clients that behave as the operation's `f` says; counts them.
     #[derive(Default)]
@@ -309,27 +278,6 @@ mod tests {
         );
         let closed = actors.closed.load(Ordering::Relaxed);
         assert_eq!(closed, 3, "no close after panic and time-out");
-    }
-
-    /// An timer that was set for an earlier operation goes off for none that has time left.
-    #[tokio::test]
-    async fn each_operation_has_its_full_time_limit() {
-        let mut timer = OperationTimer::default();
-        let limit = Duration::from_millis(200);
-        for _ in 0..5 {
-            let done = timer.limit(limit, sleep(Duration::from_millis(70))).await;
-            assert_eq!(done, Some(()));
-        }
-        let never = std::future::pending::<()>;
-        for limit in [limit, Duration::from_millis(20), limit] {
-            let began = Instant::now();
-            assert_eq!(timer.limit(limit, never()).await, None);
-            let took = began.elapsed();
-            assert!(
-                took >= limit && took < limit + Duration::from_secs(5),
-                "{took:?}"
-            );
-        }
     }
 
     #[tokio::test]

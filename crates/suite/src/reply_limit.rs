@@ -1,55 +1,29 @@
 //! The time limit of a client's requests.
 
-use std::fmt;
-use std::future::poll_fn;
+use seatrial_runner::MovingTimer;
 use std::io;
-use std::pin::{Pin, pin};
-use std::task::Poll;
 use std::time::Duration;
-use tokio::time::{Instant, Sleep, sleep};
 
 /// The time limit of one request after the other, for a client that makes very many.
-///
-/// It has one timer, which is moved when it expires and not for each request: arming and removing a timer would be a good part
-/// of what a request costs.
+#[derive(Debug)]
 pub struct ReplyLimit {
     limit: Duration,
-    timer: Pin<Box<Sleep>>,
+    timer: MovingTimer,
 }
 
 impl ReplyLimit {
-    /// Each request has this long. Needs the runtime of tokio.
+    /// Each request has this long.
     pub fn new(limit: Duration) -> ReplyLimit {
         ReplyLimit {
             limit,
-            timer: Box::pin(sleep(limit)),
+            timer: MovingTimer::default(),
         }
     }
 
-    /// The result of `doing`; an error of the kind `TimedOut` if it takes longer than the limit.
+    /// The result of `doing`; an error of the kind `TimedOut` if it takes longer than the limit. Needs the runtime of tokio.
     pub async fn hold<T>(&mut self, doing: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-        let deadline = Instant::now() + self.limit;
-        let mut doing = pin!(doing);
-        poll_fn(|context| {
-            if let Poll::Ready(done) = doing.as_mut().poll(context) {
-                return Poll::Ready(done);
-            }
-            // An expiration of an earlier request's deadline only moves the timer.
-            while self.timer.as_mut().poll(context).is_ready() {
-                if Instant::now() >= deadline {
-                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-                }
-                self.timer.as_mut().reset(deadline);
-            }
-            Poll::Pending
-        })
-        .await
-    }
-}
-
-impl fmt::Debug for ReplyLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ReplyLimit").field(&self.limit).finish()
+        let held = self.timer.limit(self.limit, doing).await;
+        held.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -57,6 +31,7 @@ impl fmt::Debug for ReplyLimit {
 #[allow(clippy::unwrap_used, reason = "a failed test says where")]
 mod tests {
     use super::*;
+    use tokio::time::{Instant, sleep};
 
     #[tokio::test]
     async fn each_request_has_the_whole_limit() {
