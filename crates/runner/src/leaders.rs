@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_affected_primary_without_failover_is_a_warning() {
+    fn an_affected_primary_without_failover_is_a_warning() {
         let (n1, n2, c0) = (NodeId::server(1), NodeId::server(2), NodeId::client(0));
         let faults = [
             record(Fault::Kill(n1), 2),
