@@ -308,18 +308,10 @@ fn tree(
 ) -> FileTree {
     let is_there =
         |path: &Path| (path.ancestors().skip(1)).all(|it| is_top(it) || folders.contains(it));
-    let mut tree = FileTree::default();
-    for (path, file) in names {
-        if is_there(path) {
-            tree.insert(path, content(*file));
-        }
-    }
-    for folder in folders {
-        if is_there(folder) {
-            tree.insert_folder(folder);
-        }
-    }
-    tree
+    let files = names.iter().filter(|(path, _)| is_there(path));
+    let files = files.map(|(path, file)| (path.clone(), content(*file)));
+    let folders = folders.iter().filter(|path| is_there(path));
+    FileTree::of_plain(files.collect(), folders.cloned().collect())
 }
 
 /// The length of a file after a change of its bytes.

@@ -12,6 +12,14 @@ pub struct FileTree {
 }
 
 impl FileTree {
+    /// These files and folders, by plain paths, with all folders that they are in.
+    pub(super) fn of_plain(
+        files: BTreeMap<PathBuf, Arc<Vec<u8>>>,
+        folders: BTreeSet<PathBuf>,
+    ) -> FileTree {
+        FileTree { files, folders }
+    }
+
     /// The bytes of a file.
     pub fn get(&self, path: impl AsRef<Path>) -> Option<&[u8]> {
         self.files
@@ -93,9 +101,21 @@ fn mix(before: u64, bytes: &[u8]) -> u64 {
 
 /// A path without `.` and doubled separators: the key of a file.
 pub(crate) fn plain(path: &Path) -> PathBuf {
-    path.components()
-        .filter(|part| *part != Component::CurDir)
-        .collect()
+    let bytes = path.as_os_str().as_encoded_bytes();
+    // Most paths are plain already, and taking them apart is the greater part of a storage's work. A `.` that begins a name such
+    // as `.lock` makes the path go the long way too.
+    let is_plain = !bytes.starts_with(b".")
+        && !bytes.ends_with(b"/")
+        && !bytes.windows(2).any(|pair| pair == b"//" || pair == b"/.");
+    if is_plain {
+        return path.to_owned();
+    }
+    taken_apart(path)
+}
+
+fn taken_apart(path: &Path) -> PathBuf {
+    let parts = path.components();
+    parts.filter(|part| *part != Component::CurDir).collect()
 }
 
 /// The parent folder of a plain path.
@@ -106,4 +126,26 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
 /// Is this the root or the working folder, which always exist?
 pub(crate) fn is_top(folder: &Path) -> bool {
     folder.parent().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seatrial_machine::Rng;
+
+    #[test]
+    fn plain_paths_are_those_that_are_taken_apart() {
+        let mut rng = Rng::from_seed(1);
+        for _ in 0..20_000 {
+            let parts = ["/", ".", "a", "b.c", "..", "//", "/./"];
+            let path: String = (0..rng.below(7)).map(|_| *rng.pick(&parts)).collect();
+            // Equal paths may differ in bytes, and the bytes are what a tree's hash is made of.
+            let found = plain(Path::new(&path)).into_os_string();
+            assert_eq!(
+                found,
+                taken_apart(Path::new(&path)).into_os_string(),
+                "{path}"
+            );
+        }
+    }
 }
