@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) use crate::single_fault::accesses::{Accesses, PlantedFault};
 pub(crate) use media::{Media, Pending};
 pub use tree::FileTree;
+use tree::name_in;
 pub(crate) use tree::{folder_of, is_top, plain};
 
 /// Locks a mutex, also a poisoned one: the data of this module is consistent after every statement, so a panic of another thread
@@ -436,10 +437,10 @@ impl Storage for MemoryStorage {
             return Err(ErrorKind::NotFound.into());
         }
         let all = names.files.keys().chain(&names.folders);
-        let inside = all.filter(|path| path.parent() == Some(&folder));
-        let texts = inside.filter_map(|path| path.file_name()?.to_str());
-        let sorted: BTreeSet<String> = texts.map(str::to_owned).collect();
-        Ok(sorted.into_iter().collect())
+        let inside = all.filter_map(|path| name_in(&folder, path));
+        let mut sorted: Vec<String> = inside.map(str::to_owned).collect();
+        sorted.sort_unstable();
+        Ok(sorted)
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {

@@ -123,6 +123,19 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }
 
+/// The name of a plain path if it is directly in this folder.
+///
+/// By bytes: `Path::parent` takes the path apart from its end, which was a fifth of the time of an exploration.
+pub(super) fn name_in<'a>(folder: &Path, path: &'a Path) -> Option<&'a str> {
+    let path = path.to_str()?;
+    let name = match folder.to_str()? {
+        "" => path,
+        "/" => path.strip_prefix('/')?,
+        folder => path.strip_prefix(folder)?.strip_prefix('/')?,
+    };
+    (!name.is_empty() && !name.contains('/')).then_some(name)
+}
+
 /// Is this the root or the working folder, which always exist?
 pub(crate) fn is_top(folder: &Path) -> bool {
     folder.parent().is_none()
@@ -132,6 +145,22 @@ pub(crate) fn is_top(folder: &Path) -> bool {
 mod tests {
     use super::*;
     use seatrial_machine::Rng;
+
+    #[test]
+    fn names_are_those_of_paths_with_this_parent() {
+        let paths = ["", "/", "a", "/a", "a/b", "/a/b", "a/b/c", "ab", "a b/c"].map(Path::new);
+        for folder in paths {
+            for path in paths {
+                let is_in = path.parent() == Some(folder);
+                let name = path.file_name().and_then(|name| name.to_str());
+                assert_eq!(
+                    name_in(folder, path),
+                    name.filter(|_| is_in),
+                    "{folder:?} {path:?}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn plain_paths_are_those_that_are_taken_apart() {
