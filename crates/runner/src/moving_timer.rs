@@ -1,6 +1,5 @@
 //! One timer for many time limits, one after the other.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
@@ -11,7 +10,7 @@ use tokio::time::{Instant, Sleep, sleep};
 ///
 /// It is moved only when it expires before the end of the limit under way, not for each limit: setting and clearing a timer costs
 /// as much as the rest of a worker. Needs the runtime of tokio.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct MovingTimer(Option<Pin<Box<Sleep>>>);
 
 impl MovingTimer {
@@ -37,12 +36,6 @@ impl MovingTimer {
             Poll::Pending
         })
         .await
-    }
-}
-
-impl fmt::Debug for MovingTimer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("MovingTimer")
     }
 }
 

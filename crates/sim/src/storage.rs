@@ -223,14 +223,9 @@ impl MemoryStorage {
     /// Snapshot of all files.
     pub fn files(&self) -> FileTree {
         let names = hold(&self.disk.names);
-        let mut tree = FileTree::default();
-        for (path, file) in &names.files {
-            tree.insert(path, file.bytes());
-        }
-        for folder in &names.folders {
-            tree.insert_folder(folder);
-        }
-        tree
+        let files = names.files.iter();
+        let files = files.map(|(path, file)| (path.clone(), file.bytes()));
+        FileTree::of_plain(files.collect(), names.folders.clone())
     }
 
     /// Sets the number of bytes that may still be written; a write that does not fit is made in part. `None`: no bound.

@@ -338,7 +338,7 @@ fn verdicts_come_with_certificates_that_hold() {
     ];
     let levels: Vec<_> = Level::all().collect();
     let mut verified: BTreeMap<(Level, bool), u32> = BTreeMap::new();
-    for seed in 0..histories(8_000) {
+    for seed in 0..histories(16_000) {
         let mut rng = Rng::from_seed(seed ^ 0xce27);
         let store = STORES[seed as usize % STORES.len()];
         let length = 2 + rng.below(7);

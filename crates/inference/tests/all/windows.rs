@@ -329,7 +329,7 @@ fn compare_late_uses(appends: bool, count: u64) -> ([u64; 2], u64, u64, u64) {
 
 #[test]
 fn late_reads_change_nothing() {
-    let count = histories(3_000);
+    let count = histories(6_000);
     let (checked, refused, smaller, proven) = compare_late_uses(false, count);
     let enough = count / 30;
     assert!(checked.iter().all(|&count| count > enough), "{checked:?}");

@@ -102,8 +102,8 @@ fn mix(before: u64, bytes: &[u8]) -> u64 {
 /// A path without `.` and doubled separators: the key of a file.
 pub(crate) fn plain(path: &Path) -> PathBuf {
     let bytes = path.as_os_str().as_encoded_bytes();
-    // Most paths are plain already, and taking them apart is the greater part of a storage's work. A `.` that begins a name such
-    // as `.lock` makes the path go the long way too.
+    // Most paths are plain already and need not be taken apart. A `.` that begins a name such as `.lock` makes a path go the long
+    // way too.
     let is_plain = !bytes.starts_with(b".")
         && !bytes.ends_with(b"/")
         && !bytes.windows(2).any(|pair| pair == b"//" || pair == b"/.");
