@@ -1,6 +1,6 @@
 //! Aeron Archive as its own samples measure it: one Java process for several iterations.
 
-use super::{Case, Setting};
+use super::{MessageCase, Setting};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
@@ -52,7 +52,7 @@ const REPLAY_OPTIONS: [&str; 5] = [
 
 /// Which of its samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sample {
+pub(crate) enum AeronSample {
     Record,
     Replay,
 }
@@ -93,11 +93,16 @@ impl Jar {
     }
 
     /// Messages a second of each iteration, warm-ups first.
-    pub(crate) fn run(&self, sample: Sample, case: Case, setting: &Setting) -> Result<Vec<f64>> {
+    pub(crate) fn run(
+        &self,
+        sample: AeronSample,
+        case: MessageCase,
+        setting: &Setting,
+    ) -> Result<Vec<f64>> {
         let wanted = WARM_UPS + setting.iterations as usize;
         let mut attempt = 1;
         loop {
-            let mut process = Process::start(self, sample, case, setting)?;
+            let mut process = AeronProcess::start(self, sample, case, setting)?;
             match process.rates(wanted) {
                 Ok(rates) => return Ok(rates),
                 Err(error) if attempt == ATTEMPTS => return Err(error),
@@ -165,7 +170,7 @@ fn sha_256(path: &Path) -> Result<String> {
 }
 
 /// One Java process that runs a sample; ended when dropped.
-struct Process {
+struct AeronProcess {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
@@ -173,8 +178,13 @@ struct Process {
     folders: [PathBuf; 2],
 }
 
-impl Process {
-    fn start(jar: &Jar, sample: Sample, case: Case, setting: &Setting) -> Result<Process> {
+impl AeronProcess {
+    fn start(
+        jar: &Jar,
+        sample: AeronSample,
+        case: MessageCase,
+        setting: &Setting,
+    ) -> Result<AeronProcess> {
         // Aeron's log buffers belong in memory, wherever the recordings are.
         let memory = Path::new("/dev/shm");
         let driver = if memory.is_dir() {
@@ -208,10 +218,10 @@ impl Process {
             set("aeron.archive.replay.checksum", &class);
         }
         match sample {
-            Sample::Record => command
+            AeronSample::Record => command
                 .args(RECORD_OPTIONS)
                 .arg("io.aeron.samples.archive.EmbeddedRecordingThroughput"),
-            Sample::Replay => command
+            AeronSample::Replay => command
                 .args(REPLAY_OPTIONS)
                 .arg("io.aeron.samples.archive.EmbeddedReplayThroughput"),
         };
@@ -224,7 +234,7 @@ impl Process {
         let input = child.stdin.take();
         let lines = lines(child.stdout.take().context("java has no output")?);
         let errors = lines_of_errors(child.stderr.take())?;
-        Ok(Process {
+        Ok(AeronProcess {
             child,
             input,
             lines,
@@ -257,7 +267,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for AeronProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

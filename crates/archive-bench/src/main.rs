@@ -28,7 +28,7 @@ use tempfile::TempDir;
 aeron-all 1.51.0, which Maven fetches into the cache folder once. Needs java, and mvn for the first time.\n\
 Example: seatrial-archive-bench --against aeron --payload 32,1024 --out measures"
 )]
-struct Arguments {
+struct ArchiveBenchArguments {
     /// Measure this system too, in turns with ours: aeron.
     #[arg(long, value_name = "NAME")]
     against: Option<String>,
@@ -65,7 +65,7 @@ const PAYLOAD_LENGTHS: RangeInclusive<usize> = 8..=65_536;
 
 /// One kind of message to measure with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Case {
+struct MessageCase {
     /// Bytes of a message.
     payload: usize,
     /// Has each message a CRC-32C of its own?
@@ -74,8 +74,8 @@ struct Case {
     messages: u64,
 }
 
-impl Case {
-    fn new(payload: usize, checksum: bool, messages: Option<u64>) -> Result<Case> {
+impl MessageCase {
+    fn new(payload: usize, checksum: bool, messages: Option<u64>) -> Result<MessageCase> {
         ensure!(
             PAYLOAD_LENGTHS.contains(&payload),
             "a payload has {} to {} bytes, not {payload}",
@@ -83,9 +83,9 @@ impl Case {
             PAYLOAD_LENGTHS.end()
         );
         let messages = messages
-            .unwrap_or(ITERATION_LENGTH / Case::aeron_frame(payload))
+            .unwrap_or(ITERATION_LENGTH / MessageCase::aeron_frame(payload))
             .max(1);
-        Ok(Case {
+        Ok(MessageCase {
             payload,
             checksum,
             messages,
@@ -98,7 +98,7 @@ impl Case {
     }
 }
 
-impl fmt::Display for Case {
+impl fmt::Display for MessageCase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let checksum = if self.checksum {
             "CRC-32C"
@@ -151,7 +151,7 @@ impl Subject {
 struct ResultRow {
     /// Counted from 1.
     round: u32,
-    case: Case,
+    case: MessageCase,
     subject: Subject,
     /// The first iterations of a process or file, which the table leaves out.
     warm_up: bool,
@@ -169,7 +169,7 @@ struct Setting {
 }
 
 impl Setting {
-    fn new(arguments: &Arguments) -> Result<Setting> {
+    fn new(arguments: &ArchiveBenchArguments) -> Result<Setting> {
         let memory = Path::new("/dev/shm");
         let above = match &arguments.folder {
             Some(folder) => folder.clone(),
@@ -186,7 +186,7 @@ impl Setting {
 }
 
 fn main() -> Result<()> {
-    let arguments = &Arguments::parse();
+    let arguments = &ArchiveBenchArguments::parse();
     let cases = cases(arguments)?;
     let setting = Setting::new(arguments)?;
     let jar = match arguments.against.as_deref() {
@@ -211,7 +211,7 @@ fn main() -> Result<()> {
 }
 
 /// Every combination that was asked for.
-fn cases(arguments: &Arguments) -> Result<Vec<Case>> {
+fn cases(arguments: &ArchiveBenchArguments) -> Result<Vec<MessageCase>> {
     let checksums: &[bool] = match arguments.checksum.as_str() {
         "none" => &[false],
         "crc32c" => &[true],
@@ -221,7 +221,7 @@ fn cases(arguments: &Arguments) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for payload in &arguments.payload {
         for checksum in checksums {
-            cases.push(Case::new(*payload, *checksum, arguments.messages)?);
+            cases.push(MessageCase::new(*payload, *checksum, arguments.messages)?);
         }
     }
     Ok(cases)
@@ -230,7 +230,7 @@ fn cases(arguments: &Arguments) -> Result<Vec<Case>> {
 /// One case in one round.
 fn measure(
     round: u32,
-    case: Case,
+    case: MessageCase,
     setting: &Setting,
     jar: Option<&aeron::Jar>,
     table: &mut Table,
@@ -254,7 +254,7 @@ fn measure(
         }
     };
     if let Some(jar) = jar {
-        let rates = jar.run(aeron::Sample::Record, case, setting)?;
+        let rates = jar.run(aeron::AeronSample::Record, case, setting)?;
         add(Subject::AeronRecord, aeron::WARM_UPS, rates);
     }
     let mut recorded = None;
@@ -262,7 +262,7 @@ fn measure(
         let mut rates = Vec::new();
         for _ in 0..=setting.iterations {
             drop(recorded.take());
-            let (made, rate) = ours::Recorded::new(case, burst, setting)?;
+            let (made, rate) = ours::BenchRecording::new(case, burst, setting)?;
             rates.push(rate);
             recorded = Some(made);
         }
@@ -278,7 +278,7 @@ fn measure(
         plain::run(case, recorded.length()?, setting)?,
     );
     if let Some(jar) = jar {
-        let rates = jar.run(aeron::Sample::Replay, case, setting)?;
+        let rates = jar.run(aeron::AeronSample::Replay, case, setting)?;
         add(Subject::AeronReplay, aeron::WARM_UPS, rates);
     }
     add(Subject::OursReplay, 1, repeat(&|| recorded.replay())?);

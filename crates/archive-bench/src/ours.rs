@@ -1,7 +1,7 @@
 //! Our archive, measured as Aeron's samples measure theirs: from the first message offered to the last one written; from
 //! opening the replay to the last message seen.
 
-use super::{Case, Setting};
+use super::{MessageCase, Setting};
 use anyhow::{Context as _, Result, ensure};
 use seatrial_archive::Archive;
 use seatrial_archive::publication::{Recorder, RecorderOptions};
@@ -17,13 +17,13 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The recording that the last iteration made; removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Recorded {
+pub(crate) struct BenchRecording {
     pub(crate) folder: PathBuf,
     pub(crate) id: RecordingId,
-    case: Case,
+    case: MessageCase,
 }
 
-impl Drop for Recorded {
+impl Drop for BenchRecording {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
@@ -36,15 +36,19 @@ fn now() -> u64 {
     since.as_nanos() as u64
 }
 
-impl Recorded {
+impl BenchRecording {
     /// Records all messages of the case: this thread offers them one by one, in one burst (a block changes hands when it is
     /// full) or without (each message may be fetched at once); another one writes them. Answers with the rate too.
-    pub(crate) fn new(case: Case, burst: bool, setting: &Setting) -> Result<(Recorded, f64)> {
+    pub(crate) fn new(
+        case: MessageCase,
+        burst: bool,
+        setting: &Setting,
+    ) -> Result<(BenchRecording, f64)> {
         let folder = setting.folder.path().join("ours");
         let (mut archive, _) = Archive::open(Arc::new(Files), &folder, now())?;
         let writer = archive.start(&RecordingOptions::default(), now())?;
         let id = writer.recording();
-        let recorded = Recorded { folder, id, case };
+        let recorded = BenchRecording { folder, id, case };
         let recorder = Recorder::new(RecorderOptions::default());
         let handle = recorder.handle();
         let thread = std::thread::spawn(move || recorder.run(now));

@@ -1,6 +1,6 @@
 //! The upper bound: one thread that writes a plain file.
 
-use super::{Case, Setting};
+use super::{MessageCase, Setting};
 use anyhow::{Context as _, Result};
 use std::fs::File;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use std::time::Instant;
 const CALL_LENGTH: usize = 256 * 1024;
 
 /// Rates of writing a file of this length, in messages of the case a second; the first is a warm-up.
-pub(crate) fn run(case: Case, length: u64, setting: &Setting) -> Result<Vec<f64>> {
+pub(crate) fn run(case: MessageCase, length: u64, setting: &Setting) -> Result<Vec<f64>> {
     let path = setting.folder.path().join("plain");
     let shown = || path.display().to_string();
     // Not zeros, and the same buffer for every call: it stays in the cache, which is the best case.

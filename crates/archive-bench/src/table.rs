@@ -1,6 +1,6 @@
 //! The result: medians with their range, ratios, and every iteration.
 
-use super::{Case, ResultRow, Setting, Subject};
+use super::{MessageCase, ResultRow, Setting, Subject};
 use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 use std::fs;
@@ -38,7 +38,7 @@ impl Spread {
 
 impl Table {
     /// Cases in the order in which they were measured first.
-    fn cases(&self) -> Vec<Case> {
+    fn cases(&self) -> Vec<MessageCase> {
         let mut cases = Vec::new();
         for row in &self.rows {
             if !cases.contains(&row.case) {
@@ -48,7 +48,7 @@ impl Table {
         cases
     }
 
-    fn spread(&self, case: Case, subject: Subject) -> Option<Spread> {
+    fn spread(&self, case: MessageCase, subject: Subject) -> Option<Spread> {
         let counted = |row: &&ResultRow| row.case == case && row.subject == subject && !row.warm_up;
         Spread::new(
             self.rows
@@ -131,7 +131,7 @@ impl Table {
     fn cost(&self) -> String {
         let mut text = String::new();
         for case in self.cases().into_iter().filter(|case| case.checksum) {
-            let without = Case {
+            let without = MessageCase {
                 checksum: false,
                 ..case
             };

@@ -3,7 +3,7 @@
 use crate::archive_arguments::ChecksumArguments;
 use crate::entry::columns;
 use crate::folder;
-use crate::place::Place;
+use crate::place::ArchivePlace;
 use anyhow::{Context as _, Result};
 use seatrial_archive::{Catalog, Digest, Recording, digest};
 use seatrial_blocks::file::ReadFiles;
@@ -16,13 +16,13 @@ use std::sync::Arc;
 
 /// A folder and what is in it.
 struct Side<'a> {
-    place: &'a Place,
+    place: &'a ArchivePlace,
     path: &'a Path,
     catalog: Catalog,
 }
 
 impl<'a> Side<'a> {
-    fn new(place: &'a Place) -> Result<Side<'a>> {
+    fn new(place: &'a ArchivePlace) -> Result<Side<'a>> {
         let path = place.folder()?;
         let catalog = folder::view(path)?;
         Ok(Side {
@@ -61,7 +61,7 @@ impl<'a> Side<'a> {
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &ChecksumArguments) -> Result<Exit> {
-    let place = Place::parse(&arguments.place.archive)?;
+    let place = ArchivePlace::parse(&arguments.place.archive)?;
     let here = Side::new(&place)?;
     let recordings: Vec<&Recording> = match &arguments.recording {
         Some(wanted) => vec![folder::find(&here.catalog, wanted, here.path)?],
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &ChecksumArguments) -> Result<Exit> {
     match &arguments.against {
         None => print(arguments, &here, &recordings),
         Some(other) => {
-            let other = Place::parse(other)?;
+            let other = ArchivePlace::parse(other)?;
             compare(arguments, &here, &Side::new(&other)?, &recordings)
         }
     }

@@ -4,8 +4,8 @@ use crate::archive_arguments::CopyArguments;
 use crate::entry::RecordingEntry;
 use crate::folder;
 use crate::moment;
-use crate::place::Place;
-use crate::remote::{self, ALIVE_INTERVAL, Next, Pieces, Remote};
+use crate::place::ArchivePlace;
+use crate::remote::{self, ALIVE_INTERVAL, NextPiece, Pieces, Remote};
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use seatrial_archive::{
@@ -43,13 +43,13 @@ enum Origins {
 }
 
 impl Origins {
-    fn new(place: &Place) -> Result<Origins> {
+    fn new(place: &ArchivePlace) -> Result<Origins> {
         Ok(match place {
-            Place::Folder(path) => {
+            ArchivePlace::Folder(path) => {
                 folder::view(path)?;
                 Origins::Folder(path.clone())
             }
-            Place::Server(address) => {
+            ArchivePlace::Server(address) => {
                 Origins::Server(*address, Box::new(remote::connect(*address)?))
             }
         })
@@ -140,10 +140,12 @@ enum Destination {
 }
 
 impl Destination {
-    fn new(place: &Place) -> Result<Destination> {
+    fn new(place: &ArchivePlace) -> Result<Destination> {
         Ok(match place {
-            Place::Folder(path) => Destination::Folder(path.clone(), folder::open(path)?),
-            Place::Server(address) => Destination::Server(Box::new(remote::connect(*address)?)),
+            ArchivePlace::Folder(path) => Destination::Folder(path.clone(), folder::open(path)?),
+            ArchivePlace::Server(address) => {
+                Destination::Server(Box::new(remote::connect(*address)?))
+            }
         })
     }
 
@@ -310,13 +312,13 @@ impl Copying {
                 to.append(&mut self.target, position, bytes)?;
             }
             Blocks::Server(pieces) => match pieces.next(Duration::ZERO)? {
-                Next::Piece(piece) => {
+                NextPiece::Piece(piece) => {
                     for block in piece.blocks() {
                         to.append(&mut self.target, Position(block.position), block.bytes)?;
                     }
                 }
-                Next::Nothing => return Ok(false),
-                Next::End => {
+                NextPiece::Nothing => return Ok(false),
+                NextPiece::End => {
                     self.reached = true;
                     return Ok(false);
                 }
@@ -338,7 +340,10 @@ struct Copy<'a> {
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &CopyArguments) -> Result<Exit> {
-    let (from, to) = (Place::parse(&arguments.from)?, Place::parse(&arguments.to)?);
+    let (from, to) = (
+        ArchivePlace::parse(&arguments.from)?,
+        ArchivePlace::parse(&arguments.to)?,
+    );
     ensure!(from != to, "{from}: an archive is not copied into itself");
     let origins = Origins::new(&from)?;
     let interrupt = Interrupt::listen(|| {})?;

@@ -2,7 +2,7 @@
 
 use crate::archive_arguments::RecordArguments;
 use crate::moment;
-use crate::record::{Reached, Recorder};
+use crate::record::{MessageRecorder, Reached};
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_archive::{
     Archive, ArchiveError, Batch, Catalog, CatalogError, CatalogView, Durability, Position,
@@ -228,7 +228,7 @@ impl FolderRecorder {
     }
 }
 
-impl Recorder for FolderRecorder {
+impl MessageRecorder for FolderRecorder {
     fn id(&self) -> u64 {
         self.writer.recording().0
     }

@@ -4,9 +4,9 @@
 //! how it ends is that of the whole program (`seatrial_terminal`).
 //!
 //! ```text
-//!                       ┌─► folder ──► Archive, Cursor (crate archive)
-//!  verb ──► Place ──────┤
-//!                       └─► remote ──► RemoteArchive (crate archive-service), over a link of the host
+//!                        ┌─► folder ──► Archive, Cursor (crate archive)
+//!  verb ──► ArchivePlace ┤
+//!                        └─► remote ──► RemoteArchive (crate archive-service), over a link of the host
 //! ```
 //!
 //! # Reading order

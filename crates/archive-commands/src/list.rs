@@ -4,7 +4,7 @@ use crate::archive_arguments::{ListArguments, RecordingArguments};
 use crate::entry::{self, RecordingEntry};
 use crate::folder;
 use crate::moment;
-use crate::place::Place;
+use crate::place::ArchivePlace;
 use crate::remote;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_archive::{Archive, Position, RecordingFilter};
@@ -17,11 +17,11 @@ use std::sync::Arc;
 
 /// Carries `list` out.
 pub(crate) fn list(arguments: &ListArguments) -> Result<Exit> {
-    let place = Place::parse(&arguments.place.archive)?;
+    let place = ArchivePlace::parse(&arguments.place.archive)?;
     let span = span(arguments)?;
     let mut is_whole = true;
     let entries: Vec<RecordingEntry> = match &place {
-        Place::Folder(path) => {
+        ArchivePlace::Folder(path) => {
             let look = folder::look(path)?;
             for (id, problem) in &look.problems {
                 complain!("recording {id}: {problem}");
@@ -39,7 +39,7 @@ pub(crate) fn list(arguments: &ListArguments) -> Result<Exit> {
                 .map(RecordingEntry)
                 .collect()
         }
-        Place::Server(address) => {
+        ArchivePlace::Server(address) => {
             let label = arguments.label.clone().map(LabelFilter::Contains);
             let filter = ListFilter {
                 label: label.unwrap_or_default(),
@@ -82,11 +82,11 @@ fn span(arguments: &ListArguments) -> Result<RangeInclusive<u64>> {
 
 /// Carries `describe` out.
 pub(crate) fn describe(arguments: &RecordingArguments) -> Result<Exit> {
-    let place = Place::parse(&arguments.place.archive)?;
+    let place = ArchivePlace::parse(&arguments.place.archive)?;
     let wanted = &arguments.recording;
     let mut is_whole = true;
     let (entry, files) = match &place {
-        Place::Folder(path) => {
+        ArchivePlace::Folder(path) => {
             let look = folder::look(path)?;
             let recording = folder::find(&look.catalog, wanted, path)?;
             for (id, problem) in &look.problems {
@@ -100,7 +100,7 @@ pub(crate) fn describe(arguments: &RecordingArguments) -> Result<Exit> {
             let files = files.into_iter().map(SegmentDescription::from).collect();
             (RecordingEntry(recording.clone()), files)
         }
-        Place::Server(address) => {
+        ArchivePlace::Server(address) => {
             let mut remote = remote::connect(*address)?;
             let found = remote::find(&mut remote, wanted, *address)?;
             let files = remote.segments(found.recording);

@@ -6,12 +6,12 @@ use crate::archive_arguments::{
 use crate::entry::RecordingEntry;
 use crate::folder;
 use crate::moment;
-use crate::place::Place;
+use crate::place::ArchivePlace;
 use crate::remote;
 use anyhow::{Context as _, Result};
 use seatrial_archive::{Archive, ArchiveError};
 use seatrial_archive::{Position, RecordingId};
-use seatrial_archive_service::Operation;
+use seatrial_archive_service::ArchiveOperation;
 use seatrial_terminal::{Exit, say};
 use serde_json::json;
 
@@ -39,23 +39,23 @@ impl Change<'_> {
     }
 
     /// As a server is asked for it.
-    fn operation(&self, recording: u64) -> Operation {
+    fn operation(&self, recording: u64) -> ArchiveOperation {
         match self {
-            Change::Truncate(position) => Operation::Truncate {
+            Change::Truncate(position) => ArchiveOperation::Truncate {
                 recording,
                 position: position.0,
             },
-            Change::Purge(before) => Operation::Purge {
+            Change::Purge(before) => ArchiveOperation::Purge {
                 recording,
                 before: before.0,
             },
-            Change::Detach(before) => Operation::Detach {
+            Change::Detach(before) => ArchiveOperation::Detach {
                 recording,
                 before: before.0,
             },
-            Change::Attach => Operation::Attach { recording },
-            Change::Delete => Operation::Delete { recording },
-            Change::Label(label) => Operation::Relabel {
+            Change::Attach => ArchiveOperation::Attach { recording },
+            Change::Delete => ArchiveOperation::Delete { recording },
+            Change::Label(label) => ArchiveOperation::Relabel {
                 recording,
                 label: (*label).to_owned(),
             },
@@ -115,9 +115,9 @@ pub(crate) fn label(arguments: &LabelArguments) -> Result<Exit> {
 }
 
 fn change(arguments: &RecordingArguments, change: &Change<'_>) -> Result<Exit> {
-    let place = Place::parse(&arguments.place.archive)?;
+    let place = ArchivePlace::parse(&arguments.place.archive)?;
     let (id, after) = match &place {
-        Place::Folder(path) => {
+        ArchivePlace::Folder(path) => {
             let mut archive = folder::open_existing(path)?;
             let id = folder::find(&archive.catalog(), &arguments.recording, path)?.id;
             let done = change.carry_out(&mut archive, id);
@@ -127,7 +127,7 @@ fn change(arguments: &RecordingArguments, change: &Change<'_>) -> Result<Exit> {
                 archive.catalog().recording(id).cloned().map(RecordingEntry),
             )
         }
-        Place::Server(address) => {
+        ArchivePlace::Server(address) => {
             let mut remote = remote::connect(*address)?;
             let number = remote::find(&mut remote, &arguments.recording, *address)?.recording;
             let done = remote.ask(change.operation(number));
@@ -156,14 +156,14 @@ fn change(arguments: &RecordingArguments, change: &Change<'_>) -> Result<Exit> {
 
 /// Carries `compact` out.
 pub(crate) fn compact(arguments: &PlaceArguments) -> Result<Exit> {
-    let place = Place::parse(&arguments.archive)?;
+    let place = ArchivePlace::parse(&arguments.archive)?;
     let lengths = match &place {
-        Place::Folder(path) => {
+        ArchivePlace::Folder(path) => {
             let compacted = folder::open_existing(path)?.compact();
             Some(compacted.with_context(|| place.to_string())?)
         }
-        Place::Server(address) => {
-            let done = remote::connect(*address)?.ask(Operation::Compact);
+        ArchivePlace::Server(address) => {
+            let done = remote::connect(*address)?.ask(ArchiveOperation::Compact);
             done.with_context(|| place.to_string())?;
             None
         }

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 
 /// Where an archive is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ArchivePlace {
     /// In this folder.
     Folder(PathBuf),
     /// On the server at this address (`seatrial archive serve`).
     Server(SocketAddr),
 }
 
-impl Place {
+impl ArchivePlace {
     /// A path, or `tcp://HOST:PORT`.
-    pub(crate) fn parse(text: &str) -> Result<Place> {
+    pub(crate) fn parse(text: &str) -> Result<ArchivePlace> {
         if let Some(address) = text.strip_prefix("tcp://") {
             let mut found = address.to_socket_addrs().with_context(|| {
                 format!("{text}: not an address; an address is tcp://HOST:PORT")
@@ -24,7 +24,7 @@ impl Place {
             let address = found
                 .next()
                 .with_context(|| format!("{text}: leads nowhere"))?;
-            return Ok(Place::Server(address));
+            return Ok(ArchivePlace::Server(address));
         }
         if let Some((scheme, _)) = text.split_once("://") {
             bail!("{text}: {scheme} is not spoken; an archive is a folder or tcp://HOST:PORT");
@@ -32,43 +32,48 @@ impl Place {
         if text.is_empty() {
             bail!("an archive is a folder or tcp://HOST:PORT, not an empty name");
         }
-        Ok(Place::Folder(PathBuf::from(text)))
+        Ok(ArchivePlace::Folder(PathBuf::from(text)))
     }
 
     /// The folder, for verbs that work on files.
     pub(crate) fn folder(&self) -> Result<&Path> {
         match self {
-            Place::Folder(path) => Ok(path),
-            Place::Server(_) => bail!("{self}: this works on files; run it where the folder is"),
+            ArchivePlace::Folder(path) => Ok(path),
+            ArchivePlace::Server(_) => {
+                bail!("{self}: this works on files; run it where the folder is")
+            }
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ArchivePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Folder(path) => path.display().fmt(f),
-            Place::Server(address) => write!(f, "tcp://{address}"),
+            ArchivePlace::Folder(path) => path.display().fmt(f),
+            ArchivePlace::Server(address) => write!(f, "tcp://{address}"),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Place;
+    use super::ArchivePlace;
     use std::path::PathBuf;
 
     #[test]
     fn folders_and_addresses() {
         assert_eq!(
-            Place::parse("a/b:c").unwrap(),
-            Place::Folder(PathBuf::from("a/b:c"))
+            ArchivePlace::parse("a/b:c").unwrap(),
+            ArchivePlace::Folder(PathBuf::from("a/b:c"))
         );
-        let server = Place::parse("tcp://127.0.0.1:7600").unwrap();
-        assert_eq!(server, Place::Server("127.0.0.1:7600".parse().unwrap()));
+        let server = ArchivePlace::parse("tcp://127.0.0.1:7600").unwrap();
+        assert_eq!(
+            server,
+            ArchivePlace::Server("127.0.0.1:7600".parse().unwrap())
+        );
         assert_eq!(server.to_string(), "tcp://127.0.0.1:7600");
         for text in ["tcp://127.0.0.1", "tcp://", "http://127.0.0.1:1", ""] {
-            assert!(Place::parse(text).is_err(), "{text}");
+            assert!(ArchivePlace::parse(text).is_err(), "{text}");
         }
     }
 }

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 
 /// How messages are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum PrintFormat {
     /// A line feed after each.
     Lines,
     /// Its length before each: 4 bytes, little-endian.
@@ -20,14 +20,14 @@ pub(crate) enum Form {
     Raw,
 }
 
-impl Form {
+impl PrintFormat {
     /// The one with this name.
-    pub(crate) fn parse(name: &str) -> Result<Form> {
+    pub(crate) fn parse(name: &str) -> Result<PrintFormat> {
         Ok(match name {
-            "lines" => Form::Lines,
-            "framed" => Form::Framed,
-            "json" => Form::Json,
-            "raw" => Form::Raw,
+            "lines" => PrintFormat::Lines,
+            "framed" => PrintFormat::Framed,
+            "json" => PrintFormat::Json,
+            "raw" => PrintFormat::Raw,
             other => bail!(unknown_name(
                 "format",
                 other,
@@ -79,29 +79,29 @@ fn hexadecimal(bytes: &[u8]) -> String {
 /// Prints messages; buffered, so a caller that waits for more must flush first.
 #[derive(Debug)]
 pub(crate) struct Printer<W> {
-    form: Form,
+    form: PrintFormat,
     out: W,
 }
 
 impl<W: Write> Printer<W> {
-    pub(crate) fn new(form: Form, out: W) -> Printer<W> {
+    pub(crate) fn new(form: PrintFormat, out: W) -> Printer<W> {
         Printer { form, out }
     }
 
     /// One message.
     pub(crate) fn print(&mut self, shown: &Shown<'_>) -> io::Result<()> {
         match self.form {
-            Form::Lines => {
+            PrintFormat::Lines => {
                 self.out.write_all(shown.message)?;
                 self.out.write_all(b"\n")
             }
-            Form::Framed => {
+            PrintFormat::Framed => {
                 let length = shown.message.len() as u32;
                 self.out.write_all(&length.to_le_bytes())?;
                 self.out.write_all(shown.message)
             }
-            Form::Json => writeln!(self.out, "{}", shown.json()),
-            Form::Raw => self.out.write_all(shown.message),
+            PrintFormat::Json => writeln!(self.out, "{}", shown.json()),
+            PrintFormat::Raw => self.out.write_all(shown.message),
         }
     }
 
@@ -129,13 +129,13 @@ mod tests {
             Printer::new(form, &mut out).print(&shown(message)).unwrap();
             out
         };
-        assert_eq!(printed(Form::Lines, b"ab"), b"ab\n");
-        assert_eq!(printed(Form::Raw, b"ab"), b"ab");
-        assert_eq!(printed(Form::Framed, b"ab"), b"\x02\0\0\0ab");
+        assert_eq!(printed(PrintFormat::Lines, b"ab"), b"ab\n");
+        assert_eq!(printed(PrintFormat::Raw, b"ab"), b"ab");
+        assert_eq!(printed(PrintFormat::Framed, b"ab"), b"\x02\0\0\0ab");
         let start = r#"{"message":1,"position":88,"time":"1970-01-01T00:00:00.000000Z","flags":2,"#;
-        let text = String::from_utf8(printed(Form::Json, b"a\"b")).unwrap();
+        let text = String::from_utf8(printed(PrintFormat::Json, b"a\"b")).unwrap();
         assert_eq!(text, format!("{start}\"text\":\"a\\\"b\"}}\n"));
-        let bytes = String::from_utf8(printed(Form::Json, b"\xff\x00")).unwrap();
+        let bytes = String::from_utf8(printed(PrintFormat::Json, b"\xff\x00")).unwrap();
         assert_eq!(bytes, format!("{start}\"hex\":\"ff00\"}}\n"));
     }
 }

@@ -4,7 +4,7 @@ use crate::archive_arguments::RecordArguments;
 use crate::entry;
 use crate::folder::FolderRecorder;
 use crate::messages::{self, Event, Splitter};
-use crate::place::Place;
+use crate::place::ArchivePlace;
 use crate::remote::RemoteRecorder;
 use anyhow::{Context as _, Result};
 use seatrial_machine::counted;
@@ -25,14 +25,14 @@ pub(crate) struct Reached {
 }
 
 /// What messages are recorded into.
-pub(crate) trait Recorder {
+pub(crate) trait MessageRecorder {
     /// The number of the recording.
     fn id(&self) -> u64;
     /// Takes a message in; it may wait for others.
     fn push(&mut self, message: &[u8]) -> Result<()>;
     /// Writes what waits.
     fn flush(&mut self) -> Result<()>;
-    /// When [`Recorder::tick`] is due, if it is.
+    /// When [`MessageRecorder::tick`] is due, if it is.
     fn due(&self) -> Option<Duration>;
     /// Makes durable what is due.
     fn tick(&mut self) -> Result<()>;
@@ -45,14 +45,18 @@ pub(crate) trait Recorder {
 /// Carries the verb out.
 pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
     let durability = entry::parse_durability(arguments.durability.as_deref().unwrap_or("group"))?;
-    let place = Place::parse(&arguments.archive)?;
+    let place = ArchivePlace::parse(&arguments.archive)?;
     let (events, sender) = messages::read(arguments.file.as_deref())?;
     let _interrupt = Interrupt::listen(move || {
         let _ = sender.send(Event::Interrupted); // without a receiver, the recording has ended
     })?;
-    let mut recorder: Box<dyn Recorder> = match &place {
-        Place::Folder(folder) => Box::new(FolderRecorder::new(folder, arguments, durability)?),
-        Place::Server(address) => Box::new(RemoteRecorder::new(*address, arguments, durability)?),
+    let mut recorder: Box<dyn MessageRecorder> = match &place {
+        ArchivePlace::Folder(folder) => {
+            Box::new(FolderRecorder::new(folder, arguments, durability)?)
+        }
+        ArchivePlace::Server(address) => {
+            Box::new(RemoteRecorder::new(*address, arguments, durability)?)
+        }
     };
     let id = recorder.id();
     complain!("recording {id} of {place}");
@@ -88,7 +92,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
 fn record(
     arguments: &RecordArguments,
     events: &Receiver<Event>,
-    recorder: &mut dyn Recorder,
+    recorder: &mut dyn MessageRecorder,
     acknowledged: &mut Reached,
 ) -> Result<()> {
     let mut splitter = Splitter::new(arguments.framed);

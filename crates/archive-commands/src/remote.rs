@@ -2,13 +2,14 @@
 
 use crate::archive_arguments::RecordArguments;
 use crate::entry::RecordingEntry;
-use crate::record::{Reached, Recorder};
+use crate::record::{MessageRecorder, Reached};
 use anyhow::{Context as _, Error, Result, bail};
 use seatrial_archive::{BATCH_LENGTH, Durability, Origin, Recording, RecordingId};
 use seatrial_archive_service::message::{self, MESSAGE_LENGTH_MAX};
 use seatrial_archive_service::{
-    Client, ClientOptions, Description, FrameBatch, LabelFilter, ListFilter, Played, RefusalCode,
-    RemoteArchive, RemoteError, ReplayEnd, ReplayFrom, ReplayPiece, ReplayRequest,
+    ArchiveClient, ArchiveClientOptions, FrameBatch, LabelFilter, ListFilter, Played,
+    RecordingDescription, RefusalCode, RemoteArchive, RemoteError, ReplayEnd, ReplayFrom,
+    ReplayPiece, ReplayRequest,
 };
 use seatrial_host::{BlockingLink, ConnectOptions, LinkOptions, Protocol, SecretKey};
 use seatrial_machine::{NodeId, Ticket};
@@ -47,13 +48,13 @@ pub(crate) fn use_key(key: Option<SecretKey>) {
 }
 
 /// A connected archive.
-pub(crate) type Remote = RemoteArchive<BlockingLink<Client>>;
+pub(crate) type Remote = RemoteArchive<BlockingLink<ArchiveClient>>;
 
 /// Connects to a server.
 pub(crate) fn connect(address: SocketAddr) -> Result<Remote> {
     // Keys that the system draws at random; no two clients may have the same seed.
     let seed = RandomState::new().build_hasher().finish();
-    let client = Client::new(ClientOptions::new(SERVER, seed));
+    let client = ArchiveClient::new(ArchiveClientOptions::new(SERVER, seed));
     let options = LinkOptions {
         server: SERVER,
         connect: ConnectOptions {
@@ -77,7 +78,7 @@ pub(crate) fn connect(address: SocketAddr) -> Result<Remote> {
 }
 
 /// A recording as the server describes it.
-pub(crate) fn entry(description: &Description) -> RecordingEntry {
+pub(crate) fn entry(description: &RecordingDescription) -> RecordingEntry {
     RecordingEntry(Recording {
         id: RecordingId(description.recording),
         // The protocol does not carry it.
@@ -94,7 +95,11 @@ pub(crate) fn entry(description: &Description) -> RecordingEntry {
 }
 
 /// The recording that a number or label names.
-pub(crate) fn find(remote: &mut Remote, wanted: &str, address: SocketAddr) -> Result<Description> {
+pub(crate) fn find(
+    remote: &mut Remote,
+    wanted: &str,
+    address: SocketAddr,
+) -> Result<RecordingDescription> {
     if let Ok(number) = wanted.parse() {
         match remote.describe(number) {
             Err(RemoteError::Refused(refusal)) if refusal.code == RefusalCode::UnknownRecording => {
@@ -151,19 +156,19 @@ impl Pieces {
     }
 
     /// The next piece if it comes in time.
-    pub(crate) fn next(&self, patience: Duration) -> Result<Next> {
+    pub(crate) fn next(&self, patience: Duration) -> Result<NextPiece> {
         match self.0.recv_timeout(patience) {
-            Ok(Ok(Played::Piece(piece))) => Ok(Next::Piece(piece)),
+            Ok(Ok(Played::Piece(piece))) => Ok(NextPiece::Piece(piece)),
             Ok(Ok(Played::Ended(ReplayEnd::Failed(refusal)))) => bail!(refusal),
-            Ok(Ok(Played::Ended(_))) | Err(RecvTimeoutError::Disconnected) => Ok(Next::End),
+            Ok(Ok(Played::Ended(_))) | Err(RecvTimeoutError::Disconnected) => Ok(NextPiece::End),
             Ok(Err(error)) => bail!(error),
-            Err(RecvTimeoutError::Timeout) => Ok(Next::Nothing),
+            Err(RecvTimeoutError::Timeout) => Ok(NextPiece::Nothing),
         }
     }
 }
 
 /// What [`Pieces::next`] found.
-pub(crate) enum Next {
+pub(crate) enum NextPiece {
     Piece(ReplayPiece),
     /// Not yet.
     Nothing,
@@ -249,7 +254,7 @@ impl RemoteRecorder {
     }
 }
 
-impl Recorder for RemoteRecorder {
+impl MessageRecorder for RemoteRecorder {
     fn id(&self) -> u64 {
         self.id
     }

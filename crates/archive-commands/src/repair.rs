@@ -3,7 +3,7 @@
 use crate::archive_arguments::RepairCatalogArguments;
 use crate::entry::{self, RecordingEntry};
 use crate::folder;
-use crate::place::Place;
+use crate::place::ArchivePlace;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_archive::{Archive, RecordingId};
 use seatrial_blocks::file::ReadFiles;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &RepairCatalogArguments) -> Result<Exit> {
-    let place = Place::parse(&arguments.archive)?;
+    let place = ArchivePlace::parse(&arguments.archive)?;
     let path = place.folder()?;
     ensure!(
         folder::has_catalog(path) || folder::has_segments(path),

@@ -4,9 +4,9 @@ use crate::archive_arguments::ReplayArguments;
 use crate::entry::RecordingEntry;
 use crate::folder;
 use crate::moment;
-use crate::place::Place;
-use crate::printer::{Form, Printer, Shown};
-use crate::remote::{self, Next, Pieces};
+use crate::place::ArchivePlace;
+use crate::printer::{PrintFormat, Printer, Shown};
+use crate::remote::{self, NextPiece, Pieces};
 use anyhow::{Context as _, Result, ensure};
 use seatrial_archive::{Cursor, CursorBound, Origin, Pause, ReplayBlock};
 use seatrial_archive::{Position, Recording};
@@ -26,15 +26,17 @@ const OUT_LENGTH: usize = 256 << 10;
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &ReplayArguments) -> Result<Exit> {
-    let form = Form::parse(&arguments.output)?;
-    let place = Place::parse(&arguments.archive)?;
+    let form = PrintFormat::parse(&arguments.output)?;
+    let place = ArchivePlace::parse(&arguments.archive)?;
     let origin = origin(arguments)?;
     let out = BufWriter::with_capacity(OUT_LENGTH, io::stdout().lock());
     let mut printer = Printer::new(form, out);
     let interrupt = Interrupt::listen(|| {})?;
     let printed = match &place {
-        Place::Folder(path) => from_folder(arguments, path, origin, &mut printer, &interrupt),
-        Place::Server(address) => {
+        ArchivePlace::Folder(path) => {
+            from_folder(arguments, path, origin, &mut printer, &interrupt)
+        }
+        ArchivePlace::Server(address) => {
             from_server(arguments, *address, origin, &mut printer, &interrupt)
         }
     };
@@ -107,9 +109,9 @@ fn from_server(
     let mut left = arguments.count.unwrap_or(u64::MAX);
     while !interrupt.is_requested() && left > 0 {
         match pieces.next(LOOK_INTERVAL).with_context(|| place.clone())? {
-            Next::End => break,
-            Next::Nothing => printer.flush()?,
-            Next::Piece(piece) => {
+            NextPiece::End => break,
+            NextPiece::Nothing => printer.flush()?,
+            NextPiece::Piece(piece) => {
                 for message in piece.messages().take(usize::try_from(left)?) {
                     left -= 1;
                     printer.print(&Shown {

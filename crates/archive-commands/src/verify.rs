@@ -3,7 +3,7 @@
 use crate::archive_arguments::VerifyArguments;
 use crate::folder;
 use crate::moment;
-use crate::place::Place;
+use crate::place::ArchivePlace;
 use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use seatrial_archive::{
@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::Instant;
 
 /// A recording, what was found in it, and where it was cut.
-struct Checked {
+struct VerifiedRecording {
     recording: Recording,
     report: RecordingReport,
     repaired: Option<Repaired>,
@@ -26,7 +26,7 @@ struct Checked {
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<Exit> {
-    let place = Place::parse(&arguments.place.archive)?;
+    let place = ArchivePlace::parse(&arguments.place.archive)?;
     let path = place.folder()?;
     let catalog = folder::view(path)?;
     let recordings: Vec<Recording> = match &arguments.recording {
@@ -37,10 +37,10 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<Exit> {
     let began = Instant::now();
     let reports = check(path, &ids, arguments).with_context(|| place.to_string())?;
     let seconds = began.elapsed().as_secs_f64();
-    let mut checked: Vec<Checked> = recordings
+    let mut checked: Vec<VerifiedRecording> = recordings
         .into_iter()
         .zip(reports)
-        .map(|(recording, report)| Checked {
+        .map(|(recording, report)| VerifiedRecording {
             recording,
             report,
             repaired: None,
@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<Exit> {
     let is_sound = checked.iter().all(|one| one.report.damages.is_empty());
     let is_clean = is_sound && strays.is_empty();
     if arguments.place.json {
-        let recordings: Vec<Value> = checked.iter().map(Checked::json).collect();
+        let recordings: Vec<Value> = checked.iter().map(VerifiedRecording::json).collect();
         let archive = place.to_string();
         say!(
             "{:#}",
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<Exit> {
             })
         );
     } else {
-        checked.iter().for_each(Checked::say);
+        checked.iter().for_each(VerifiedRecording::say);
         for path in &strays {
             say!(
                 "{} at 0: belongs to no recording of the catalog",
@@ -128,7 +128,7 @@ fn bar(quiet: bool) -> Option<ProgressBar> {
     })
 }
 
-impl Checked {
+impl VerifiedRecording {
     /// Cuts the recording where its damage begins.
     fn repair(&mut self, archive: &mut Archive) -> Result<()> {
         let options = VerifyOptions {
@@ -150,7 +150,7 @@ impl Checked {
     }
 
     fn json(&self) -> Value {
-        let Checked {
+        let VerifiedRecording {
             recording,
             report,
             repaired,
@@ -161,8 +161,8 @@ impl Checked {
             "clean": report.damages.is_empty(),
             "messages": report.messages,
             "bytes": report.bytes,
-            "damage": report.damages.iter().map(Checked::damage_json).collect::<Vec<_>>(),
-            "torn": report.torn.as_ref().map(Checked::damage_json),
+            "damage": report.damages.iter().map(VerifiedRecording::damage_json).collect::<Vec<_>>(),
+            "torn": report.torn.as_ref().map(VerifiedRecording::damage_json),
             "repaired": repaired.as_ref().map(|repaired| json!({
                 "end": repaired.end.0,
                 "cut": repaired.cut,
@@ -173,7 +173,7 @@ impl Checked {
     }
 
     fn say(&self) {
-        let Checked {
+        let VerifiedRecording {
             recording,
             report,
             repaired,

@@ -128,7 +128,7 @@ impl Refusal {
 
 /// The description of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Description {
+pub struct RecordingDescription {
     /// Its number.
     pub recording: u64,
     /// Is it being recorded now?
@@ -224,7 +224,7 @@ pub(crate) fn decode_boundary(reader: &mut FieldReader<'_>) -> Result<Boundary, 
     })
 }
 
-impl Description {
+impl RecordingDescription {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.recording.to_le_bytes());
         out.push(u8::from(self.is_recording));
@@ -242,8 +242,8 @@ impl Description {
         put_text(out, &self.label, LABEL_LENGTH_MAX);
     }
 
-    fn decode(reader: &mut FieldReader<'_>) -> Result<Description, MessageError> {
-        Ok(Description {
+    fn decode(reader: &mut FieldReader<'_>) -> Result<RecordingDescription, MessageError> {
+        Ok(RecordingDescription {
             recording: reader.long("recording")?,
             is_recording: reader.truth("recording now")?,
             durability: decode_durability(reader)?,
@@ -321,18 +321,18 @@ health! {
 
 /// The answer to a request that was executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ArchiveAnswer {
     /// No result.
     Done,
     /// Recordings, by number.
     List {
         /// The recordings found.
-        recordings: Vec<Description>,
+        recordings: Vec<RecordingDescription>,
         /// Are there more after the last one?
         has_more: bool,
     },
     /// One recording.
-    Description(Description),
+    Description(RecordingDescription),
     /// The session may write.
     Claimed(Claimed),
     /// A position: the end after a stop, flush or truncation, the start after a purge, detach or attach.
@@ -357,12 +357,12 @@ pub enum Answer {
     },
 }
 
-impl Answer {
+impl ArchiveAnswer {
     /// Appends the answer as sent.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Answer::Done => out.push(0),
-            Answer::List {
+            ArchiveAnswer::Done => out.push(0),
+            ArchiveAnswer::List {
                 recordings,
                 has_more,
             } => {
@@ -373,11 +373,11 @@ impl Answer {
                     recording.encode(out);
                 }
             }
-            Answer::Description(description) => {
+            ArchiveAnswer::Description(description) => {
                 out.push(2);
                 description.encode(out);
             }
-            Answer::Claimed(claimed) => {
+            ArchiveAnswer::Claimed(claimed) => {
                 out.push(3);
                 for field in [
                     claimed.claim,
@@ -389,11 +389,11 @@ impl Answer {
                 }
                 encode_durability(claimed.durability, out);
             }
-            Answer::Position(position) => {
+            ArchiveAnswer::Position(position) => {
                 out.push(4);
                 out.extend_from_slice(&position.to_le_bytes());
             }
-            Answer::ReplayBegun {
+            ArchiveAnswer::ReplayBegun {
                 position,
                 end,
                 window_bytes,
@@ -403,11 +403,11 @@ impl Answer {
                 out.extend_from_slice(&end.unwrap_or(u64::MAX).to_le_bytes());
                 out.extend_from_slice(&window_bytes.to_le_bytes());
             }
-            Answer::Health(health) => {
+            ArchiveAnswer::Health(health) => {
                 out.push(6);
                 health.encode(out);
             }
-            Answer::Segments { segments, has_more } => {
+            ArchiveAnswer::Segments { segments, has_more } => {
                 out.push(7);
                 out.extend_from_slice(&(segments.len() as u32).to_le_bytes());
                 out.push(u8::from(*has_more));
@@ -419,36 +419,36 @@ impl Answer {
     }
 
     /// The answer that comes next.
-    pub(crate) fn decode(reader: &mut FieldReader<'_>) -> Result<Answer, MessageError> {
+    pub(crate) fn decode(reader: &mut FieldReader<'_>) -> Result<ArchiveAnswer, MessageError> {
         Ok(match reader.byte("answer")? {
-            0 => Answer::Done,
+            0 => ArchiveAnswer::Done,
             1 => {
                 let count = reader.word("count")?;
                 let has_more = reader.truth("more")?;
                 let mut recordings = Vec::new();
                 for _ in 0..count {
-                    recordings.push(Description::decode(reader)?);
+                    recordings.push(RecordingDescription::decode(reader)?);
                 }
-                Answer::List {
+                ArchiveAnswer::List {
                     recordings,
                     has_more,
                 }
             }
-            2 => Answer::Description(Description::decode(reader)?),
-            3 => Answer::Claimed(Claimed {
+            2 => ArchiveAnswer::Description(RecordingDescription::decode(reader)?),
+            3 => ArchiveAnswer::Claimed(Claimed {
                 claim: reader.long("claim")?,
                 recording: reader.long("recording")?,
                 next_message: reader.long("next message")?,
                 position: reader.long("position")?,
                 durability: decode_durability(reader)?,
             }),
-            4 => Answer::Position(reader.long("position")?),
-            5 => Answer::ReplayBegun {
+            4 => ArchiveAnswer::Position(reader.long("position")?),
+            5 => ArchiveAnswer::ReplayBegun {
                 position: reader.long("position")?,
                 end: Some(reader.long("end")?).filter(|&end| end != u64::MAX),
                 window_bytes: reader.word("window")?,
             },
-            6 => Answer::Health(Health::decode(reader)?),
+            6 => ArchiveAnswer::Health(Health::decode(reader)?),
             7 => {
                 let count = reader.word("count")?;
                 let has_more = reader.truth("more")?;
@@ -456,7 +456,7 @@ impl Answer {
                 for _ in 0..count {
                     segments.push(SegmentDescription::decode(reader)?);
                 }
-                Answer::Segments { segments, has_more }
+                ArchiveAnswer::Segments { segments, has_more }
             }
             other => return Err(reader.never("answer", 1, u64::from(other))),
         })

@@ -8,20 +8,20 @@ pub use claimed_recording::{BlockBatch, FrameBatch};
 pub use piece::{ReplayPiece, ReplayedBlock, ReplayedMessage};
 pub use player::ReplayEnd;
 
-use crate::answer::{Answer, Refusal, RefusalCode};
+use crate::answer::{ArchiveAnswer, Refusal, RefusalCode};
 use crate::message::{
     BatchPlace, ClientMessage, Granted, REQUEST_WINDOW, ReplayState, ServerMessage, VERSION,
 };
-use crate::operation::{Operation, ReplayRequest};
+use crate::operation::{ArchiveOperation, ReplayRequest};
 use claimed_recording::{BatchBody, ClaimedRecording};
 use player::Player;
 use seatrial_machine::{Input, Machine, NodeId, Output, Peer, Rng, Ticket, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// The options of a [`Client`].
+/// The options of a [`ArchiveClient`].
 #[derive(Clone, Debug)]
-pub struct ClientOptions {
+pub struct ArchiveClientOptions {
     /// The endpoint of the server.
     pub server: NodeId,
     /// The seed of session tokens. It must differ for each client and at each start of one.
@@ -36,10 +36,10 @@ pub struct ClientOptions {
     pub unconfirmed_bytes_max: usize,
 }
 
-impl ClientOptions {
+impl ArchiveClientOptions {
     /// Defaults: 30 s for a request, 200 ms between repetitions, 16 MiB unconfirmed.
-    pub fn new(server: NodeId, seed: u64) -> ClientOptions {
-        ClientOptions {
+    pub fn new(server: NodeId, seed: u64) -> ArchiveClientOptions {
+        ArchiveClientOptions {
             server,
             seed,
             request_timeout: Duration::from_secs(30),
@@ -54,11 +54,12 @@ impl ClientOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplayHandle(pub u64);
 
-/// A request of a caller to the [`Client`].
+/// A request of a caller to the [`ArchiveClient`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientRequest {
-    /// Any operation except a replay. [`Operation::Start`], [`Operation::Extend`] and [`Operation::Copy`] claim a recording.
-    Ask(Operation),
+    /// Any operation except a replay. [`ArchiveOperation::Start`], [`ArchiveOperation::Extend`] and [`ArchiveOperation::Copy`]
+    /// claim a recording.
+    Ask(ArchiveOperation),
     /// Records messages; answered by [`ClientReply::Recorded`] when the recording's durability level is satisfied.
     Record {
         /// The recording.
@@ -66,7 +67,7 @@ pub enum ClientRequest {
         /// The messages, at least one.
         batch: FrameBatch,
     },
-    /// Appends blocks of its source to a copy that was claimed by [`Operation::Copy`]; answered like
+    /// Appends blocks of its source to a copy that was claimed by [`ArchiveOperation::Copy`]; answered like
     /// [`ClientRequest::Record`]. Blocks that the copy has are compared.
     Copy {
         /// The copy.
@@ -84,11 +85,11 @@ pub enum ClientRequest {
     Goodbye,
 }
 
-/// The reply of the [`Client`] to a request.
+/// The reply of the [`ArchiveClient`] to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientReply {
     /// The answer of the server.
-    Answer(Answer),
+    Answer(ArchiveAnswer),
     /// The messages are recorded, once and in order, and as durable as the recording's level says.
     Recorded(BatchPlace),
     /// The handle of a replay that will begin.
@@ -113,7 +114,7 @@ pub enum ClientReply {
 #[derive(Debug)]
 struct SentRequest {
     purpose: RequestPurpose,
-    operation: Operation,
+    operation: ArchiveOperation,
     /// `None`: it is repeated until it is answered.
     deadline: Option<Time>,
     retry_at: Time,
@@ -131,7 +132,7 @@ enum RequestPurpose {
 #[derive(Debug)]
 struct WaitingRequest {
     ticket: Ticket,
-    operation: Operation,
+    operation: ArchiveOperation,
     deadline: Time,
 }
 
@@ -157,8 +158,8 @@ struct GrantedSession {
 ///
 /// Cost: a replay that is not read holds one window of memory.
 #[derive(Debug)]
-pub struct Client {
-    options: ClientOptions,
+pub struct ArchiveClient {
+    options: ArchiveClientOptions,
     /// Generates session tokens.
     tokens: Rng,
     is_connected: bool,
@@ -173,10 +174,10 @@ pub struct Client {
     next_handle: u64,
 }
 
-impl Client {
+impl ArchiveClient {
     /// A client without a session; it opens one for its first request.
-    pub fn new(options: ClientOptions) -> Client {
-        Client {
+    pub fn new(options: ArchiveClientOptions) -> ArchiveClient {
+        ArchiveClient {
             tokens: Rng::from_seed(options.seed),
             options,
             is_connected: true,
@@ -241,7 +242,8 @@ impl Client {
         out: &mut Vec<Output<ClientReply>>,
     ) {
         match request {
-            ClientRequest::Ask(Operation::Replay(request)) | ClientRequest::Play(request) => {
+            ClientRequest::Ask(ArchiveOperation::Replay(request))
+            | ClientRequest::Play(request) => {
                 let handle = ReplayHandle(self.next_handle);
                 self.next_handle += 1;
                 self.players.insert(handle, Player::new(request));
@@ -556,7 +558,7 @@ impl Client {
         &mut self,
         now: Time,
         request: u64,
-        result: Result<Answer, Refusal>,
+        result: Result<ArchiveAnswer, Refusal>,
         out: &mut Vec<Output<ClientReply>>,
     ) {
         let Some(session) = &mut self.session else {
@@ -580,7 +582,7 @@ impl Client {
             RequestPurpose::Play(handle) => {
                 if let Some(player) = self.players.get_mut(&handle) {
                     match result {
-                        Ok(Answer::ReplayBegun {
+                        Ok(ArchiveAnswer::ReplayBegun {
                             position,
                             end,
                             window_bytes,
@@ -597,17 +599,17 @@ impl Client {
     /// Updates the claimed recordings from an answer.
     fn update_claims(
         &mut self,
-        operation: &Operation,
-        answer: &Answer,
+        operation: &ArchiveOperation,
+        answer: &ArchiveAnswer,
         out: &mut Vec<Output<ClientReply>>,
     ) {
         match (operation, answer) {
-            (_, Answer::Claimed(claimed)) => {
+            (_, ArchiveAnswer::Claimed(claimed)) => {
                 // If it was claimed already, its batches in flight continue.
                 let recorder = ClaimedRecording::new(claimed);
                 self.recordings.entry(claimed.recording).or_insert(recorder);
             }
-            (Operation::Stop { recording }, _) => {
+            (ArchiveOperation::Stop { recording }, _) => {
                 if let Some(mut recorder) = self.recordings.remove(recording) {
                     let refusal = Refusal::new(RefusalCode::NoClaim, "the recording was stopped");
                     recorder.fail(&refusal, out);
@@ -621,7 +623,7 @@ impl Client {
         &mut self,
         now: Time,
         recording: u64,
-        result: Result<Answer, Refusal>,
+        result: Result<ArchiveAnswer, Refusal>,
         out: &mut Vec<Output<ClientReply>>,
     ) {
         let Some(recorder) = self.recordings.get_mut(&recording) else {
@@ -629,7 +631,7 @@ impl Client {
         };
         recorder.reclaim = None;
         let refusal = match result {
-            Ok(Answer::Claimed(claimed)) => match recorder.reclaimed(&claimed) {
+            Ok(ArchiveAnswer::Claimed(claimed)) => match recorder.reclaimed(&claimed) {
                 Ok(()) => return,
                 Err(refusal) => refusal,
             },
@@ -749,7 +751,7 @@ impl Client {
             let is_due = recorder.reclaim_at.is_none_or(|at| at <= now);
             if recorder.claim.is_none() && recorder.reclaim.is_none() && is_due {
                 let recording = recorder.recording;
-                let operation = Operation::Extend { recording };
+                let operation = ArchiveOperation::Extend { recording };
                 recorder.reclaim_at = None;
                 recorder.reclaim =
                     session.add_request(now, RequestPurpose::Reclaim(recording), operation, None);
@@ -757,7 +759,7 @@ impl Client {
         }
         for (handle, player) in &mut self.players {
             if player.needs_request() {
-                let operation = Operation::Replay(player.request());
+                let operation = ArchiveOperation::Replay(player.request());
                 let purpose = RequestPurpose::Play(*handle);
                 if let Some(replay) = session.add_request(now, purpose, operation, None) {
                     player.on_requested(replay);
@@ -817,10 +819,10 @@ fn keepalive_interval(granted: &Granted) -> Duration {
 }
 
 /// Has the operation the same effect when it is executed twice?
-fn is_idempotent(operation: &Operation) -> bool {
+fn is_idempotent(operation: &ArchiveOperation) -> bool {
     match operation {
-        Operation::Start { is_resumed, .. } => *is_resumed,
-        Operation::Stop { .. } | Operation::Delete { .. } => false,
+        ArchiveOperation::Start { is_resumed, .. } => *is_resumed,
+        ArchiveOperation::Stop { .. } | ArchiveOperation::Delete { .. } => false,
         _ => true,
     }
 }
@@ -837,7 +839,7 @@ impl GrantedSession {
         &mut self,
         now: Time,
         purpose: RequestPurpose,
-        operation: Operation,
+        operation: ArchiveOperation,
         deadline: Option<Time>,
     ) -> Option<u64> {
         if !self.has_window() {
@@ -858,7 +860,7 @@ impl GrantedSession {
     }
 }
 
-impl Peer for Client {
+impl Peer for ArchiveClient {
     /// Requests wait for the next connection, or for their deadline.
     fn connection_closed(&mut self, _: &mut Vec<Output<ClientReply>>) {
         self.is_connected = false;
@@ -874,7 +876,7 @@ impl Peer for Client {
     }
 }
 
-impl Machine for Client {
+impl Machine for ArchiveClient {
     type Request = ClientRequest;
     type Reply = ClientReply;
 

@@ -1,8 +1,8 @@
 //! Copies recordings from a service: the same blocks at the same positions; resumes.
 
-use crate::answer::{Description, RefusalCode};
+use crate::answer::{RecordingDescription, RefusalCode};
 use crate::bug::ServiceBug;
-use crate::client::{Client, ReplayEnd};
+use crate::client::{ArchiveClient, ReplayEnd};
 use crate::operation::{ReplayBound, ReplayFrom, ReplayRequest};
 use crate::remote::{Played, RemoteArchive, RemoteError};
 use seatrial_archive::{AppendError, RecordingOptions, Writer};
@@ -60,7 +60,7 @@ pub struct CopySource {
 
 impl CopySource {
     /// The source for a recording of a service; `archive` is the name of its archive.
-    pub fn remote(archive: &str, description: &Description) -> CopySource {
+    pub fn remote(archive: &str, description: &RecordingDescription) -> CopySource {
         CopySource {
             source: Source {
                 archive: archive.to_owned(),
@@ -229,7 +229,7 @@ impl CopyTarget {
 /// Copies one recording of a remote archive up to `bound`: its current end, its stop ([`ReplayBound::Live`]), or without an
 /// end. Stops after a piece for which `is_wanted` returns false; `clock` returns nanoseconds since 1970. Lost connections and
 /// restarts of the server only delay it.
-pub fn copy_remote<C: ClientDriver<Client>>(
+pub fn copy_remote<C: ClientDriver<ArchiveClient>>(
     remote: &mut RemoteArchive<C>,
     target: &mut CopyTarget,
     recording: u64,

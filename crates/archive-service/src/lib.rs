@@ -1,16 +1,16 @@
 //! The archive over a network: the protocol, the server's machine and the client's machine.
 //!
-//! [`ArchiveService`] owns one archive and serves it to sessions. [`Client`] records into it and replays from it: it repeats
-//! messages until they are answered and resumes after lost connections and restarts. [`RemoteArchive`] is a blocking API over
-//! a client; [`CopyTarget`] and [`PushTarget`] copy recordings from and into a service, block by block. The protocol is
-//! specified in `docs/formats/archive-protocol.md`.
+//! [`ArchiveService`] owns one archive and serves it to sessions. [`ArchiveClient`] records into it and replays from it: it
+//! repeats messages until they are answered and resumes after lost connections and restarts. [`RemoteArchive`] is a blocking
+//! API over a client; [`CopyTarget`] and [`PushTarget`] copy recordings from and into a service, block by block. The protocol
+//! is specified in `docs/formats/archive-protocol.md`.
 //!
 //! A driver gives both machines time and messages and runs their jobs: `host` with sockets, `sim` from a seed, or a loop:
 //!
 //! ```
 //! use seatrial_archive::Durability;
 //! use seatrial_archive_service::{
-//!     ArchiveService, Client, ClientOptions, ClientReply, ClientRequest, Operation, ServiceOptions,
+//!     ArchiveService, ArchiveClient, ArchiveClientOptions, ClientReply, ClientRequest, ArchiveOperation, ServiceOptions,
 //! };
 //! use seatrial_machine::{Input, Machine, NodeId, Output, Ticket, Time};
 //! use std::{path::Path, sync::Arc};
@@ -19,9 +19,9 @@
 //! let storage = Arc::new(seatrial_sim::MemoryStorage::new());
 //! let options = ServiceOptions::new(1_000_000_000);
 //! let (mut server, _) = ArchiveService::open(storage, Path::new("archive"), options)?;
-//! let mut client = Client::new(ClientOptions::new(server_id, 7));
+//! let mut client = ArchiveClient::new(ArchiveClientOptions::new(server_id, 7));
 //!
-//! let request = ClientRequest::Ask(Operation::Start {
+//! let request = ClientRequest::Ask(ArchiveOperation::Start {
 //!     label: "orders".to_owned(),
 //!     segment_length: 0,
 //!     durability: Durability::Batch,
@@ -98,17 +98,19 @@ mod push;
 mod remote;
 mod server;
 
-pub use answer::{Answer, Claimed, Description, Health, Refusal, RefusalCode, SegmentDescription};
+pub use answer::{
+    ArchiveAnswer, Claimed, Health, RecordingDescription, Refusal, RefusalCode, SegmentDescription,
+};
 pub use bug::ServiceBug;
 pub use client::{
-    BlockBatch, Client, ClientOptions, ClientReply, ClientRequest, FrameBatch, ReplayEnd,
-    ReplayHandle, ReplayPiece, ReplayedBlock, ReplayedMessage,
+    ArchiveClient, ArchiveClientOptions, BlockBatch, ClientReply, ClientRequest, FrameBatch,
+    ReplayEnd, ReplayHandle, ReplayPiece, ReplayedBlock, ReplayedMessage,
 };
 pub use copy::{CopyError, CopySource, CopyTarget, copy_remote};
 pub use limits::ServiceLimits;
 pub use message::{BatchForm, BatchPlace, RecordProgress, ReplayState};
 pub use operation::{
-    CopyRequest, LabelFilter, ListFilter, Operation, ReplayBound, ReplayFrom, ReplayRequest,
+    ArchiveOperation, CopyRequest, LabelFilter, ListFilter, ReplayBound, ReplayFrom, ReplayRequest,
 };
 pub use push::PushTarget;
 pub use remote::{Played, RemoteArchive, RemoteError};

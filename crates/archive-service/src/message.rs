@@ -3,8 +3,8 @@
 //! [`ClientMessage`] and [`ServerMessage`] decode without copying their bodies. Bytes that decode are the encoding of the
 //! decoded message.
 
-use crate::answer::{Answer, Refusal, RefusalCode};
-use crate::operation::Operation;
+use crate::answer::{ArchiveAnswer, Refusal, RefusalCode};
+use crate::operation::ArchiveOperation;
 use seatrial_machine::FieldReader;
 pub use seatrial_machine::MessageError;
 
@@ -136,7 +136,7 @@ pub enum ClientMessage<'a> {
         /// The number of the request: from 1, in steps of 1. A repeated number is the same request.
         request: u64,
         /// The requested operation.
-        operation: Operation,
+        operation: ArchiveOperation,
     },
     /// Messages to be recorded; answered by [`ServerMessage::Recorded`].
     Record {
@@ -202,7 +202,7 @@ impl<'a> ClientMessage<'a> {
                 ClientMessage::Request {
                     session: header.first,
                     request: header.second,
-                    operation: Operation::decode(&mut reader)?,
+                    operation: ArchiveOperation::decode(&mut reader)?,
                 }
             }
             kind::RECORD | kind::COPY => ClientMessage::decode_record(header, &mut reader)?,
@@ -405,7 +405,7 @@ pub enum ServerMessage<'a> {
         /// The request.
         request: u64,
         /// The answer, or why it was refused.
-        result: Result<Answer, Refusal>,
+        result: Result<ArchiveAnswer, Refusal>,
     },
     /// The progress of a live recording, the places of batches, and why a batch was refused.
     Recorded {
@@ -484,7 +484,7 @@ impl<'a> ServerMessage<'a> {
                 let header = header.only(true, false, true)?;
                 let result = match Refusal::decode(header.code, &mut reader)? {
                     Some(refusal) => Err(refusal),
-                    None => Ok(Answer::decode(&mut reader)?),
+                    None => Ok(ArchiveAnswer::decode(&mut reader)?),
                 };
                 ServerMessage::Reply {
                     session: header.first,

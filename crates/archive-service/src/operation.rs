@@ -126,7 +126,7 @@ impl CopyRequest {
 
 /// A request's operation. Positions, recordings and message numbers are those of `docs/formats/archive.md`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum ArchiveOperation {
     /// Lists recordings, in the order of their numbers.
     List {
         /// Only those with higher numbers.
@@ -372,29 +372,35 @@ impl ReplayRequest {
     }
 }
 
-impl Operation {
+/// Appends an operation on a recording.
+fn put_recording(out: &mut Vec<u8>, code: u8, recording: u64) {
+    out.push(code);
+    out.extend_from_slice(&recording.to_le_bytes());
+}
+
+/// Appends an operation on a recording and a position in it.
+fn put_position(out: &mut Vec<u8>, code: u8, recording: u64, position: u64) {
+    put_recording(out, code, recording);
+    out.extend_from_slice(&position.to_le_bytes());
+}
+
+impl ArchiveOperation {
     /// Appends the encoded operation. Labels above the maximum length are truncated.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let one = |out: &mut Vec<u8>, code, recording: u64| {
-            out.push(code);
-            out.extend_from_slice(&recording.to_le_bytes());
-        };
-        let two = |out: &mut Vec<u8>, code, recording: u64, position: u64| {
-            one(out, code, recording);
-            out.extend_from_slice(&position.to_le_bytes());
-        };
         match self {
-            Operation::List {
+            ArchiveOperation::List {
                 after,
                 count_max,
                 filter,
             } => {
-                one(out, code::LIST, *after);
+                put_recording(out, code::LIST, *after);
                 out.extend_from_slice(&count_max.to_le_bytes());
                 filter.encode(out);
             }
-            Operation::Describe { recording } => one(out, code::DESCRIBE, *recording),
-            Operation::Start {
+            ArchiveOperation::Describe { recording } => {
+                put_recording(out, code::DESCRIBE, *recording);
+            }
+            ArchiveOperation::Start {
                 label,
                 segment_length,
                 durability,
@@ -406,92 +412,96 @@ impl Operation {
                 encode_durability(*durability, out);
                 out.push(u8::from(*is_resumed));
             }
-            Operation::Extend { recording } => one(out, code::EXTEND, *recording),
-            Operation::Stop { recording } => one(out, code::STOP, *recording),
-            Operation::Flush { recording } => one(out, code::FLUSH, *recording),
-            Operation::Truncate {
+            ArchiveOperation::Extend { recording } => put_recording(out, code::EXTEND, *recording),
+            ArchiveOperation::Stop { recording } => put_recording(out, code::STOP, *recording),
+            ArchiveOperation::Flush { recording } => put_recording(out, code::FLUSH, *recording),
+            ArchiveOperation::Truncate {
                 recording,
                 position,
-            } => two(out, code::TRUNCATE, *recording, *position),
-            Operation::Purge { recording, before } => two(out, code::PURGE, *recording, *before),
-            Operation::Detach { recording, before } => two(out, code::DETACH, *recording, *before),
-            Operation::Attach { recording } => one(out, code::ATTACH, *recording),
-            Operation::Delete { recording } => one(out, code::DELETE, *recording),
-            Operation::Relabel { recording, label } => {
-                one(out, code::RELABEL, *recording);
+            } => put_position(out, code::TRUNCATE, *recording, *position),
+            ArchiveOperation::Purge { recording, before } => {
+                put_position(out, code::PURGE, *recording, *before);
+            }
+            ArchiveOperation::Detach { recording, before } => {
+                put_position(out, code::DETACH, *recording, *before);
+            }
+            ArchiveOperation::Attach { recording } => put_recording(out, code::ATTACH, *recording),
+            ArchiveOperation::Delete { recording } => put_recording(out, code::DELETE, *recording),
+            ArchiveOperation::Relabel { recording, label } => {
+                put_recording(out, code::RELABEL, *recording);
                 put_text(out, label, LABEL_LENGTH_MAX);
             }
-            Operation::Compact => out.push(code::COMPACT),
-            Operation::Health => out.push(code::HEALTH),
-            Operation::Replay(replay) => {
+            ArchiveOperation::Compact => out.push(code::COMPACT),
+            ArchiveOperation::Health => out.push(code::HEALTH),
+            ArchiveOperation::Replay(replay) => {
                 out.push(code::REPLAY);
                 replay.encode(out);
             }
-            Operation::Copy(copy) => {
+            ArchiveOperation::Copy(copy) => {
                 out.push(code::COPY);
                 copy.encode(out);
             }
-            Operation::Segments {
+            ArchiveOperation::Segments {
                 recording,
                 from,
                 count_max,
             } => {
-                two(out, code::SEGMENTS, *recording, *from);
+                put_position(out, code::SEGMENTS, *recording, *from);
                 out.extend_from_slice(&count_max.to_le_bytes());
             }
         }
     }
 
     /// Decodes the next operation.
-    pub(crate) fn decode(reader: &mut FieldReader<'_>) -> Result<Operation, MessageError> {
+    pub(crate) fn decode(reader: &mut FieldReader<'_>) -> Result<ArchiveOperation, MessageError> {
         let code = reader.byte("operation")?;
         match code {
             code::START => {
-                return Ok(Operation::Start {
+                return Ok(ArchiveOperation::Start {
                     label: reader.text("label", LABEL_LENGTH_MAX)?.to_owned(),
                     segment_length: reader.long("segment length")?,
                     durability: decode_durability(reader)?,
                     is_resumed: reader.truth("resumed")?,
                 });
             }
-            code::COMPACT => return Ok(Operation::Compact),
-            code::HEALTH => return Ok(Operation::Health),
-            code::COPY => return Ok(Operation::Copy(CopyRequest::decode(reader)?)),
-            code::REPLAY => return Ok(Operation::Replay(ReplayRequest::decode(reader)?)),
+            code::COMPACT => return Ok(ArchiveOperation::Compact),
+            code::HEALTH => return Ok(ArchiveOperation::Health),
+            code::COPY => return Ok(ArchiveOperation::Copy(CopyRequest::decode(reader)?)),
+            code::REPLAY => return Ok(ArchiveOperation::Replay(ReplayRequest::decode(reader)?)),
             code::LIST..=code::RELABEL | code::SEGMENTS => {}
             other => return Err(reader.never("operation", 1, u64::from(other))),
         }
         let recording = reader.long("recording")?;
         Ok(match code {
-            code::LIST => Operation::List {
+            code::LIST => ArchiveOperation::List {
                 after: recording,
                 count_max: reader.word("count")?,
                 filter: ListFilter::decode(reader)?,
             },
-            code::DESCRIBE => Operation::Describe { recording },
-            code::EXTEND => Operation::Extend { recording },
-            code::STOP => Operation::Stop { recording },
-            code::FLUSH => Operation::Flush { recording },
-            code::TRUNCATE => Operation::Truncate {
+            code::DESCRIBE => ArchiveOperation::Describe { recording },
+            code::EXTEND => ArchiveOperation::Extend { recording },
+            code::STOP => ArchiveOperation::Stop { recording },
+            code::FLUSH => ArchiveOperation::Flush { recording },
+            code::TRUNCATE => ArchiveOperation::Truncate {
                 recording,
                 position: reader.long("position")?,
             },
-            code::PURGE => Operation::Purge {
+            code::PURGE => ArchiveOperation::Purge {
                 recording,
                 before: reader.long("position")?,
             },
-            code::DETACH => Operation::Detach {
+            code::DETACH => ArchiveOperation::Detach {
                 recording,
                 before: reader.long("position")?,
             },
-            code::ATTACH => Operation::Attach { recording },
-            code::DELETE => Operation::Delete { recording },
-            code::SEGMENTS => Operation::Segments {
+            code::ATTACH => ArchiveOperation::Attach { recording },
+            code::DELETE => ArchiveOperation::Delete { recording },
+            code::SEGMENTS => ArchiveOperation::Segments {
                 recording,
                 from: reader.long("position")?,
                 count_max: reader.word("count")?,
             },
-            _ => Operation::Relabel {
+            _ => ArchiveOperation::Relabel {
                 recording,
                 label: reader.text("label", LABEL_LENGTH_MAX)?.to_owned(),
             },

@@ -1,6 +1,6 @@
 //! Copies recordings into a running service: sends it the blocks of a source.
 
-use crate::client::{BlockBatch, Client};
+use crate::client::{ArchiveClient, BlockBatch};
 use crate::copy::{CopyError, CopySource};
 use crate::operation::CopyRequest;
 use crate::remote::RemoteArchive;
@@ -45,7 +45,7 @@ struct InFlightBatch {
 
 impl PushTarget {
     /// Resumes the copy that the service has of this source, or begins one.
-    pub fn begin<C: ClientDriver<Client>>(
+    pub fn begin<C: ClientDriver<ArchiveClient>>(
         remote: &mut RemoteArchive<C>,
         source: &CopySource,
     ) -> Result<PushTarget, CopyError> {
@@ -117,7 +117,7 @@ impl PushTarget {
     }
 
     /// Appends the next block of the source, header included, with its position in the source.
-    pub fn append<C: ClientDriver<Client>>(
+    pub fn append<C: ClientDriver<ArchiveClient>>(
         &mut self,
         remote: &mut RemoteArchive<C>,
         position: Position,
@@ -138,7 +138,7 @@ impl PushTarget {
     }
 
     /// Sends the gathered batch.
-    fn send<C: ClientDriver<Client>>(
+    fn send<C: ClientDriver<ArchiveClient>>(
         &mut self,
         remote: &mut RemoteArchive<C>,
     ) -> Result<(), CopyError> {
@@ -156,7 +156,7 @@ impl PushTarget {
     }
 
     /// Waits for the confirmation of the oldest batch.
-    fn confirm<C: ClientDriver<Client>>(
+    fn confirm<C: ClientDriver<ArchiveClient>>(
         &mut self,
         remote: &mut RemoteArchive<C>,
     ) -> Result<(), CopyError> {
@@ -170,7 +170,7 @@ impl PushTarget {
 
     /// Sends all appended blocks and waits until they are as durable as the source's level says. With nothing appended it keeps
     /// the session alive.
-    pub fn settle<C: ClientDriver<Client>>(
+    pub fn settle<C: ClientDriver<ArchiveClient>>(
         &mut self,
         remote: &mut RemoteArchive<C>,
     ) -> Result<(), CopyError> {
@@ -185,7 +185,7 @@ impl PushTarget {
     }
 
     /// Makes the copied blocks durable and stops the recording; it can be resumed.
-    pub fn stop<C: ClientDriver<Client>>(
+    pub fn stop<C: ClientDriver<ArchiveClient>>(
         mut self,
         remote: &mut RemoteArchive<C>,
     ) -> Result<Position, CopyError> {

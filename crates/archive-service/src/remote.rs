@@ -1,12 +1,14 @@
 //! A blocking client of an archive service.
 
-use crate::answer::{Answer, Claimed, Description, Health, Refusal, SegmentDescription};
+use crate::answer::{
+    ArchiveAnswer, Claimed, Health, RecordingDescription, Refusal, SegmentDescription,
+};
 use crate::client::{
-    BlockBatch, Client, ClientReply, ClientRequest, FrameBatch, ReplayEnd, ReplayHandle,
+    ArchiveClient, BlockBatch, ClientReply, ClientRequest, FrameBatch, ReplayEnd, ReplayHandle,
     ReplayPiece,
 };
 use crate::message::BatchPlace;
-use crate::operation::{CopyRequest, ListFilter, Operation, ReplayRequest};
+use crate::operation::{ArchiveOperation, CopyRequest, ListFilter, ReplayRequest};
 use seatrial_archive::Durability;
 use seatrial_machine::{ClientDriver, Ticket};
 use std::collections::BTreeMap;
@@ -38,7 +40,7 @@ pub enum Played {
 }
 
 /// A remote archive for a blocking caller: one call for each operation; records and replays have many requests in flight.
-/// `C` is the driver, for instance `seatrial_host::BlockingLink`. The [`Client`] handles lost connections and restarts of
+/// `C` is the driver, for instance `seatrial_host::BlockingLink`. The [`ArchiveClient`] handles lost connections and restarts of
 /// the server; the caller only sees the delay. Between calls nothing is read and nothing is sent.
 #[derive(Debug)]
 pub struct RemoteArchive<C> {
@@ -47,8 +49,8 @@ pub struct RemoteArchive<C> {
     early: BTreeMap<Ticket, ClientReply>,
 }
 
-impl<C: ClientDriver<Client>> RemoteArchive<C> {
-    /// A remote archive over this driver of a [`Client`].
+impl<C: ClientDriver<ArchiveClient>> RemoteArchive<C> {
+    /// A remote archive over this driver of a [`ArchiveClient`].
     pub fn new(driver: C) -> RemoteArchive<C> {
         RemoteArchive {
             driver,
@@ -86,37 +88,37 @@ impl<C: ClientDriver<Client>> RemoteArchive<C> {
     }
 
     /// Executes any operation except a replay.
-    pub fn ask(&mut self, operation: Operation) -> Result<Answer, RemoteError> {
+    pub fn ask(&mut self, operation: ArchiveOperation) -> Result<ArchiveAnswer, RemoteError> {
         match self.call(ClientRequest::Ask(operation))? {
             ClientReply::Answer(answer) => Ok(answer),
             _ => Err(RemoteError::Confused),
         }
     }
 
-    fn position(&mut self, operation: Operation) -> Result<u64, RemoteError> {
+    fn position(&mut self, operation: ArchiveOperation) -> Result<u64, RemoteError> {
         match self.ask(operation)? {
-            Answer::Position(position) => Ok(position),
+            ArchiveAnswer::Position(position) => Ok(position),
             _ => Err(RemoteError::Confused),
         }
     }
 
-    fn claimed(&mut self, operation: Operation) -> Result<Claimed, RemoteError> {
+    fn claimed(&mut self, operation: ArchiveOperation) -> Result<Claimed, RemoteError> {
         match self.ask(operation)? {
-            Answer::Claimed(claimed) => Ok(claimed),
+            ArchiveAnswer::Claimed(claimed) => Ok(claimed),
             _ => Err(RemoteError::Confused),
         }
     }
 
     /// All recordings that match the filter, in the order of their numbers.
-    pub fn list(&mut self, filter: &ListFilter) -> Result<Vec<Description>, RemoteError> {
-        let mut found: Vec<Description> = Vec::new();
+    pub fn list(&mut self, filter: &ListFilter) -> Result<Vec<RecordingDescription>, RemoteError> {
+        let mut found: Vec<RecordingDescription> = Vec::new();
         loop {
-            let answer = self.ask(Operation::List {
+            let answer = self.ask(ArchiveOperation::List {
                 after: found.last().map_or(0, |last| last.recording),
                 count_max: u32::MAX,
                 filter: filter.clone(),
             })?;
-            let Answer::List {
+            let ArchiveAnswer::List {
                 recordings,
                 has_more,
             } = answer
@@ -132,9 +134,9 @@ impl<C: ClientDriver<Client>> RemoteArchive<C> {
     }
 
     /// The description of a recording.
-    pub fn describe(&mut self, recording: u64) -> Result<Description, RemoteError> {
-        match self.ask(Operation::Describe { recording })? {
-            Answer::Description(description) => Ok(description),
+    pub fn describe(&mut self, recording: u64) -> Result<RecordingDescription, RemoteError> {
+        match self.ask(ArchiveOperation::Describe { recording })? {
+            ArchiveAnswer::Description(description) => Ok(description),
             _ => Err(RemoteError::Confused),
         }
     }
@@ -143,12 +145,12 @@ impl<C: ClientDriver<Client>> RemoteArchive<C> {
     pub fn segments(&mut self, recording: u64) -> Result<Vec<SegmentDescription>, RemoteError> {
         let mut found: Vec<SegmentDescription> = Vec::new();
         loop {
-            let answer = self.ask(Operation::Segments {
+            let answer = self.ask(ArchiveOperation::Segments {
                 recording,
                 from: found.last().map_or(0, |last| last.start.saturating_add(1)),
                 count_max: u32::MAX,
             })?;
-            let Answer::Segments { segments, has_more } = answer else {
+            let ArchiveAnswer::Segments { segments, has_more } = answer else {
                 return Err(RemoteError::Confused);
             };
             let is_last = !has_more || segments.is_empty();
@@ -168,7 +170,7 @@ impl<C: ClientDriver<Client>> RemoteArchive<C> {
         durability: Durability,
         is_resumed: bool,
     ) -> Result<Claimed, RemoteError> {
-        self.claimed(Operation::Start {
+        self.claimed(ArchiveOperation::Start {
             label: label.to_owned(),
             segment_length,
             durability,
@@ -178,7 +180,7 @@ impl<C: ClientDriver<Client>> RemoteArchive<C> {
 
     /// Extends a stopped recording.
     pub fn extend(&mut self, recording: u64) -> Result<Claimed, RemoteError> {
-        self.claimed(Operation::Extend { recording })
+        self.claimed(ArchiveOperation::Extend { recording })
     }
 
     /// Submits a batch without waiting for its confirmation, which [`RemoteArchive::recorded`] does. If too much is in
@@ -190,7 +192,7 @@ impl<C: ClientDriver<Client>> RemoteArchive<C> {
 
     /// Begins a copy, or resumes an interrupted one.
     pub fn start_copy(&mut self, copy: CopyRequest) -> Result<Claimed, RemoteError> {
-        self.claimed(Operation::Copy(copy))
+        self.claimed(ArchiveOperation::Copy(copy))
     }
 
     /// The same as [`RemoteArchive::record`] with blocks for a copy.
@@ -211,18 +213,18 @@ impl<C: ClientDriver<Client>> RemoteArchive<C> {
 
     /// Makes everything recorded so far durable; returns its end.
     pub fn flush(&mut self, recording: u64) -> Result<u64, RemoteError> {
-        self.position(Operation::Flush { recording })
+        self.position(ArchiveOperation::Flush { recording })
     }
 
     /// Stops a recording; returns its end. Unconfirmed batches are refused, so wait for them first.
     pub fn stop(&mut self, recording: u64) -> Result<u64, RemoteError> {
-        self.position(Operation::Stop { recording })
+        self.position(ArchiveOperation::Stop { recording })
     }
 
     /// The health of the server.
     pub fn health(&mut self) -> Result<Health, RemoteError> {
-        match self.ask(Operation::Health)? {
-            Answer::Health(health) => Ok(health),
+        match self.ask(ArchiveOperation::Health)? {
+            ArchiveAnswer::Health(health) => Ok(health),
             _ => Err(RemoteError::Confused),
         }
     }

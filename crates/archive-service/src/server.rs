@@ -10,16 +10,16 @@ mod send;
 mod session;
 mod write;
 
-use crate::answer::{Answer, Health, Refusal, RefusalCode};
+use crate::answer::{ArchiveAnswer, Health, Refusal, RefusalCode};
 use crate::bug::ServiceBug;
 use crate::limits::ServiceLimits;
 use crate::message::{ClientMessage, Granted, ServerMessage, VERSION, wrong_version};
-use crate::operation::Operation;
+use crate::operation::ArchiveOperation;
 use job::{ArchiveLocation, ControlJob, ControlOutcome, ControlResult, ReadResult};
 use live_recording::{LiveRecording, RequestId};
 use reads::Reads;
 use record::EarlyClaim;
-use replay::Replay;
+use replay::ServedReplay;
 use seatrial_archive::{Archive, ArchiveError, Recovered};
 use seatrial_machine::{Computed, Input, Job, Machine, NodeId, Output, Rng, Storage, Ticket, Time};
 use session::{RequestStatus, ServerSession};
@@ -108,7 +108,7 @@ pub struct ArchiveService {
     /// `None` while a job owns it.
     archive: Option<Box<Archive>>,
     /// Catalog operations that wait for the running one.
-    controls: VecDeque<(RequestId, ControlPurpose, Operation)>,
+    controls: VecDeque<(RequestId, ControlPurpose, ArchiveOperation)>,
     /// Sessions by number.
     sessions: BTreeMap<u64, ServerSession>,
     /// Session numbers by the token of the client.
@@ -117,7 +117,7 @@ pub struct ArchiveService {
     /// Live recordings by number.
     live_recordings: BTreeMap<u64, LiveRecording>,
     early_claims: BTreeMap<u64, EarlyClaim>,
-    replays: BTreeMap<RequestId, Replay>,
+    replays: BTreeMap<RequestId, ServedReplay>,
     reads: Reads,
     /// Running jobs.
     jobs: BTreeMap<Ticket, JobTarget>,
@@ -400,7 +400,7 @@ impl ArchiveService {
         }
     }
 
-    fn request(&mut self, now: Time, key: RequestId, operation: Operation, out: &mut Out) {
+    fn request(&mut self, now: Time, key: RequestId, operation: ArchiveOperation, out: &mut Out) {
         if self.closing.is_some() {
             return; // the client repeats it and learns of the end of the session
         }
@@ -418,20 +418,24 @@ impl ArchiveService {
             }
         }
         match operation {
-            Operation::Health => {
-                let answer = Answer::Health(self.health(now));
+            ArchiveOperation::Health => {
+                let answer = ArchiveAnswer::Health(self.health(now));
                 self.answer(key, Ok(answer), false, out);
             }
-            Operation::Replay(replay) => self.begin_replay(key, replay, out),
-            Operation::Stop { recording } => self.stop(now, key, recording, out),
-            Operation::Flush { recording } => self.flush(now, key, recording, out),
-            Operation::Start { .. } | Operation::Copy(_) => self.claim(now, key, operation, out),
-            Operation::Extend { recording } => {
+            ArchiveOperation::Replay(replay) => self.begin_replay(key, replay, out),
+            ArchiveOperation::Stop { recording } => self.stop(now, key, recording, out),
+            ArchiveOperation::Flush { recording } => self.flush(now, key, recording, out),
+            ArchiveOperation::Start { .. } | ArchiveOperation::Copy(_) => {
+                self.claim(now, key, operation, out);
+            }
+            ArchiveOperation::Extend { recording } => {
                 if !self.claim_again(key, recording, out) {
                     self.claim(now, key, operation, out);
                 }
             }
-            Operation::List { .. } | Operation::Describe { .. } | Operation::Segments { .. } => {
+            ArchiveOperation::List { .. }
+            | ArchiveOperation::Describe { .. }
+            | ArchiveOperation::Segments { .. } => {
                 self.control(now, key, ControlPurpose::Query, operation, out);
             }
             _ => self.control(now, key, ControlPurpose::Change, operation, out),
@@ -457,7 +461,7 @@ impl ArchiveService {
         now: Time,
         key: RequestId,
         purpose: ControlPurpose,
-        operation: Operation,
+        operation: ArchiveOperation,
         out: &mut Out,
     ) {
         if self.controls.len() >= self.options.limits.controls_max {
@@ -507,10 +511,10 @@ impl ArchiveService {
             Ok(ControlOutcome::Writer(writer, durability, is_extended)) => {
                 self.claimed(now, key, writer, durability, is_extended, out);
             }
-            Ok(ControlOutcome::Answer(Answer::Description(found)))
+            Ok(ControlOutcome::Answer(ArchiveAnswer::Description(found)))
                 if purpose == ControlPurpose::End =>
             {
-                let end = Answer::Position(found.end.position.0);
+                let end = ArchiveAnswer::Position(found.end.position.0);
                 self.answer(key, Ok(end), false, out);
             }
             Ok(ControlOutcome::Answer(answer)) => {
@@ -634,8 +638,10 @@ impl Machine for ArchiveService {
             self.live_recordings
                 .values()
                 .for_each(LiveRecording::check_invariants);
-            self.replays.values().for_each(Replay::check_invariants);
-            let in_flight: u64 = self.replays.values().map(Replay::in_flight).sum();
+            self.replays
+                .values()
+                .for_each(ServedReplay::check_invariants);
+            let in_flight: u64 = self.replays.values().map(ServedReplay::in_flight).sum();
             let leaks = self.has_bug(ServiceBug::UntakenKept);
             assert!(in_flight == self.reads.in_flight || leaks);
         }

@@ -16,8 +16,8 @@ pub use segment_files::Segment;
 
 use crate::archive_folder::StorageError;
 use crate::catalog::{
-    Boundary, Catalog, CatalogError, Event, EventKind, LABEL_LENGTH_MAX, RECORDINGS_MAX, Recording,
-    RecordingFilter, Source,
+    Boundary, Catalog, CatalogError, CatalogEvent, EventKind, LABEL_LENGTH_MAX, RECORDINGS_MAX,
+    Recording, RecordingFilter, Source,
 };
 use crate::position::tag_of;
 use crate::recording::{
@@ -225,7 +225,7 @@ impl Archive {
             label: options.label.clone(),
         };
         let copied = source.map(|source| EventKind::CopiedFrom { source });
-        let events: Vec<Event> = (std::iter::once(started).chain(copied))
+        let events: Vec<CatalogEvent> = (std::iter::once(started).chain(copied))
             .map(|kind| event(id, now, kind))
             .collect();
         state.log.append(&events)?;
@@ -475,8 +475,8 @@ fn implied<T>(state: &mut State, done: Result<T, StorageError>) -> Result<T, Arc
     done.map_err(|error| state.log.poison(error).into())
 }
 
-fn event(recording: RecordingId, time: u64, kind: EventKind) -> Event {
-    Event {
+fn event(recording: RecordingId, time: u64, kind: EventKind) -> CatalogEvent {
+    CatalogEvent {
         recording,
         time,
         kind,

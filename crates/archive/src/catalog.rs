@@ -4,7 +4,7 @@ mod catalog_event;
 mod catalog_log;
 mod catalog_mark;
 
-pub use catalog_event::{Event, EventError, EventKind};
+pub use catalog_event::{CatalogEvent, EventError, EventKind};
 pub use catalog_log::CatalogError;
 pub(crate) use catalog_log::{
     CATALOG, CATALOG_DAMAGED, CATALOG_NEW, CatalogLog, encode_events, read, read_folder,
@@ -244,8 +244,8 @@ impl Catalog {
 
     /// A catalog of only the recordings that the events concern: a scratch copy to apply them to, so that an invalid event
     /// changes nothing.
-    fn part(&self, events: &[Event]) -> Catalog {
-        let known = |event: &Event| self.recordings.get(&event.recording).cloned();
+    fn part(&self, events: &[CatalogEvent]) -> Catalog {
+        let known = |event: &CatalogEvent| self.recordings.get(&event.recording).cloned();
         Catalog {
             recordings: (events.iter().filter_map(known))
                 .map(|recording| (recording.id, recording))
@@ -255,7 +255,7 @@ impl Catalog {
     }
 
     /// Replaces the recordings that the events concern by those of `part`.
-    fn replace_part(&mut self, events: &[Event], mut part: Catalog) {
+    fn replace_part(&mut self, events: &[CatalogEvent], mut part: Catalog) {
         for id in events.iter().map(|event| event.recording) {
             self.recordings.remove(&id);
         }
@@ -270,7 +270,7 @@ impl Catalog {
     }
 
     /// Applies one event. An error changes nothing.
-    pub fn apply(&mut self, event: &Event) -> Result<(), EventOrderError> {
+    pub fn apply(&mut self, event: &CatalogEvent) -> Result<(), EventOrderError> {
         let id = event.recording;
         match &event.kind {
             EventKind::Started { .. } => return self.start(event),
@@ -284,7 +284,7 @@ impl Catalog {
         recording.apply(event)
     }
 
-    fn start(&mut self, event: &Event) -> Result<(), EventOrderError> {
+    fn start(&mut self, event: &CatalogEvent) -> Result<(), EventOrderError> {
         let EventKind::Started {
             tag,
             start,
@@ -333,14 +333,14 @@ impl Catalog {
     }
 
     /// The shortest sequence of events that folds to this catalog.
-    pub fn events(&self) -> Vec<Event> {
+    pub fn events(&self) -> Vec<CatalogEvent> {
         let mut events = Vec::new();
         for recording in self.recordings.values() {
             recording.push_events(&mut events);
         }
         let last = RecordingId(self.next.0 - 1);
         if last.0 > 0 && !self.recordings.contains_key(&last) {
-            events.push(Event {
+            events.push(CatalogEvent {
                 recording: last,
                 time: 0,
                 kind: EventKind::Deleted,
@@ -352,7 +352,7 @@ impl Catalog {
 
 impl Recording {
     /// Applies an event that concerns this recording alone.
-    fn apply(&mut self, event: &Event) -> Result<(), EventOrderError> {
+    fn apply(&mut self, event: &CatalogEvent) -> Result<(), EventOrderError> {
         let live = self.stopped.is_none();
         let state = EventOrderError::State {
             recording: self.id,
@@ -407,9 +407,9 @@ impl Recording {
     }
 
     /// Appends the shortest sequence of events that folds to this recording.
-    fn push_events(&self, events: &mut Vec<Event>) {
+    fn push_events(&self, events: &mut Vec<CatalogEvent>) {
         let mut push = |time, kind| {
-            events.push(Event {
+            events.push(CatalogEvent {
                 recording: self.id,
                 time,
                 kind,

@@ -51,7 +51,7 @@ pub use batch::{
     BatchHeader, MESSAGE_LENGTH_MAX, batch_of,
 };
 pub use catalog::{
-    Boundary, Catalog, CatalogError, Event, EventError, EventKind, EventOrderError,
+    Boundary, Catalog, CatalogError, CatalogEvent, EventError, EventKind, EventOrderError,
     LABEL_LENGTH_MAX, RECORDINGS_MAX, Recording, RecordingFilter, Source,
 };
 pub use cursor::{

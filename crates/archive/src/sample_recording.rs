@@ -1,7 +1,7 @@
 //! Recordings built for tests, together with the messages that a reader of them must return.
 
 use crate::batch::Batch;
-use crate::catalog::{Boundary, CATALOG, Event, EventKind};
+use crate::catalog::{Boundary, CATALOG, CatalogEvent, EventKind};
 use crate::recording::Durability;
 use crate::segment::{SegmentHeader, SegmentName};
 use crate::{Position, RecordingId};
@@ -152,7 +152,7 @@ impl SampleRecording {
         let count = if self.is_stopped { 2 } else { 1 };
         let mut bytes = Vec::new();
         for (kind, sequence) in [started, stopped].into_iter().zip(0..count) {
-            let event = Event {
+            let event = CatalogEvent {
                 recording: RECORDING,
                 time: 0,
                 kind,

@@ -1,7 +1,7 @@
 //! Periods of faults, from the nemesis operations of a history.
 
 use crate::short_text::error_text;
-use crate::target::Target;
+use crate::target::TargetText;
 use seatrial_history::{History, Op, Value};
 use seatrial_machine::{FaultEffect, FaultInfo};
 use std::collections::BTreeSet;
@@ -104,7 +104,7 @@ pub fn fault_windows(history: &History) -> Vec<FaultWindow> {
         }
         let completion = other.map(|other| &history.ops()[other]);
         let (family, effect) = effect(op, start_breaks);
-        let target = Target::of(&op.value);
+        let target = TargetText::of(&op.value);
         match effect {
             Effect::Begins | Effect::Instant => {}
             Effect::Observes => continue,

@@ -5,7 +5,7 @@ use seatrial_history::{Symbol, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The target of a nemesis operation.
-pub(crate) struct Target {
+pub(crate) struct TargetText {
     /// In words: `n1`, `n1 ↔ c0 … c9`, `n2, offset 3 s`.
     pub(crate) text: String,
     /// Every name in it, which are mostly nodes.
@@ -17,9 +17,9 @@ const TEXT_LENGTH_MAX: usize = 120;
 /// Groups of cut links that are listed; of more, their number.
 const GROUPS_MAX: usize = 3;
 
-impl Target {
+impl TargetText {
     /// The target that this value of a nemesis operation names.
-    pub(crate) fn of(value: &Value) -> Target {
+    pub(crate) fn of(value: &Value) -> TargetText {
         let mut names = BTreeSet::new();
         collect_names(value, &mut names);
         let text = match value {
@@ -27,7 +27,7 @@ impl Target {
             other => value_text(other),
         };
         let text = shortened(&one_line(&text), TEXT_LENGTH_MAX).into_owned();
-        Target { text, names }
+        TargetText { text, names }
     }
 }
 
@@ -197,7 +197,7 @@ mod tests {
     /// The text of links written as `n1>n2 n2>n1`.
     fn text(links: &str) -> String {
         let link = |link: &str| list(&link.split('>').collect::<Vec<_>>());
-        Target::of(&Value::List(links.split(' ').map(link).collect())).text
+        TargetText::of(&Value::List(links.split(' ').map(link).collect())).text
     }
 
     #[test]
@@ -220,25 +220,25 @@ mod tests {
             field("delay-ns", Value::Int(50_000_000)),
             field("jitter-ns", Value::Int(1_500_000)),
         ];
-        let target = Target::of(&Value::Map(slow.into()));
+        let target = TargetText::of(&Value::Map(slow.into()));
         assert_eq!(target.text, "n1 → c0, delay 50 ms, jitter 1.5 ms");
         assert_eq!(target.names.into_iter().collect::<Vec<_>>(), ["c0", "n1"]);
         let rot = [
             field("node", Value::text("n1")),
             field("bits", Value::Int(8)),
         ];
-        assert_eq!(Target::of(&Value::Map(rot.into())).text, "n1, bits 8");
+        assert_eq!(TargetText::of(&Value::Map(rot.into())).text, "n1, bits 8");
     }
 
     #[test]
     fn names_plain() {
-        assert_eq!(Target::of(&list(&["n2", "n1"])).text, "n1, n2");
+        assert_eq!(TargetText::of(&list(&["n2", "n1"])).text, "n1, n2");
         assert_eq!(
-            Target::of(&Value::Word(Symbol::new("majority"))).text,
+            TargetText::of(&Value::Word(Symbol::new("majority"))).text,
             "majority"
         );
-        assert_eq!(Target::of(&Value::Nil).text, "");
-        assert_eq!(Target::of(&Value::Int(7)).text, "7");
-        assert_eq!(Target::of(&Value::text("a\nb")).text, "a b");
+        assert_eq!(TargetText::of(&Value::Nil).text, "");
+        assert_eq!(TargetText::of(&Value::Int(7)).text, "7");
+        assert_eq!(TargetText::of(&Value::text("a\nb")).text, "a b");
     }
 }

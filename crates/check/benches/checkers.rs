@@ -7,7 +7,7 @@ use seatrial_checker::{Checker, Validity};
 use seatrial_cycles::Level;
 use seatrial_history::{History, Key, Mop, Observed, Op, OpType, Process, Value};
 use seatrial_inference::{ListAppend, RwRegister};
-use seatrial_interchange::import::{self, Format, Options};
+use seatrial_interchange::import::{self, Format, ImportOptions};
 use seatrial_linear::{Linearizable, Model};
 use seatrial_machine::Rng;
 use std::collections::BTreeMap;
@@ -290,7 +290,7 @@ fn others(load: impl Fn(u64, usize, f64) -> Load) {
             "bench.edn",
             text.as_bytes(),
             Format::Edn,
-            Options::default(),
+            ImportOptions::default(),
         )
     };
     let history = measure("EDN, megabytes", megabytes, read).unwrap();

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a bench that fails says where")]
 
 use seatrial_check::{
-    ChunkReadAhead, Options, SharedSource, Unwatched, by_name, check, references,
+    CheckOptions, ChunkReadAhead, SharedSource, Unwatched, by_name, check, references,
 };
 use seatrial_history::TestFile;
 use std::path::Path;
@@ -42,9 +42,9 @@ fn main() {
     let source: SharedSource = Arc::new(ChunkReadAhead::new(file, 1));
     let checkers = names.split(',').map(|name| by_name(name, None).unwrap());
     let checkers: Vec<_> = checkers.collect();
-    let options = Options {
+    let options = CheckOptions {
         threads: 2,
-        ..Options::default()
+        ..CheckOptions::default()
     };
     let answer = check(&references(&checkers), &source, &options, &Unwatched, None).unwrap();
     let seconds = begun.elapsed().as_secs_f64();

@@ -194,9 +194,9 @@ mod tests {
     }
 
     /// Fails at one chunk.
-    struct Broken(History, u64);
+    struct FailingChunks(History, u64);
 
-    impl Chunks for Broken {
+    impl Chunks for FailingChunks {
         type Error = HistoryError;
         fn chunk_count(&self) -> u64 {
             self.0.chunk_count()
@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    impl ChunkSource for Broken {
+    impl ChunkSource for FailingChunks {
         fn round(&self, take: &mut Take<'_>) -> Result<(), SourceError> {
             let mut buffer = ChunkBuffer::default();
             for number in 0..self.chunk_count() {
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn an_error_ends_a_round_with_its_own_type() {
-        let broken = Arc::new(Broken(history(100_000), 4));
+        let broken = Arc::new(FailingChunks(history(100_000), 4));
         for readers in [0, 1, 2, 3] {
             let source = ChunkReadAhead::new(Arc::clone(&broken), readers);
             // Chunks before it are not lost on a caller that breaks off earlier.

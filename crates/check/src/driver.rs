@@ -58,7 +58,7 @@ impl Watch for Unwatched {}
 
 /// How a history is checked.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct CheckOptions {
     /// Provenance, and whether a certificate is wanted.
     pub aims: Aims,
     /// Threads that share the checkers of a chunk among them, when there are several.
@@ -91,7 +91,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub fn check(
     checkers: &[&dyn Checker],
     source: &SharedSource,
-    options: &Options,
+    options: &CheckOptions,
     watch: &dyn Watch,
     mut shapes: Option<&mut Shapes>,
 ) -> Result<CheckAnswer, SourceError> {
@@ -185,7 +185,7 @@ enum Fed {
 /// Feeds transactions to a checker that takes them from a source that has them. The error is that of a source that cannot be
 /// read.
 fn feed(
-    one: &mut Running,
+    one: &mut RunningCheck,
     source: &SharedSource,
     watch: &dyn Watch,
     shapes: Option<&mut Shapes>,
@@ -210,7 +210,7 @@ pub fn references(checkers: &[Box<dyn Checker>]) -> Vec<&dyn Checker> {
 }
 
 /// A checker at work, or why it no longer is.
-pub(crate) struct Running {
+pub(crate) struct RunningCheck {
     name: &'static str,
     robustness: Robustness,
     checker: Option<Box<dyn OnlineChecker>>,
@@ -218,7 +218,7 @@ pub(crate) struct Running {
     panic: Option<String>,
 }
 
-impl Running {
+impl RunningCheck {
     fn push(&mut self, chunk: &Chunk) {
         if !self.is_done {
             self.is_done = self.call(|checker| checker.push(chunk).is_break()) != Some(false);
@@ -272,8 +272,8 @@ impl Running {
 }
 
 /// Starts all checkers.
-pub(crate) fn start(checkers: &[&dyn Checker], aims: &Aims) -> Vec<Running> {
-    let running = checkers.iter().map(|checker| Running {
+pub(crate) fn start(checkers: &[&dyn Checker], aims: &Aims) -> Vec<RunningCheck> {
+    let running = checkers.iter().map(|checker| RunningCheck {
         name: checker.name(),
         robustness: checker.robustness(),
         checker: Some(checker.start(aims)),
@@ -284,7 +284,7 @@ pub(crate) fn start(checkers: &[&dyn Checker], aims: &Aims) -> Vec<Running> {
 }
 
 /// Pushes a chunk to all checkers: in this many threads, of which this is one, when there are several that do more than count.
-pub(crate) fn push(running: &mut [Running], chunk: &Chunk, threads: usize) {
+pub(crate) fn push(running: &mut [RunningCheck], chunk: &Chunk, threads: usize) {
     let busy = running
         .iter()
         .filter(|one| !one.is_done && one.name != "stats");
@@ -296,7 +296,7 @@ pub(crate) fn push(running: &mut [Running], chunk: &Chunk, threads: usize) {
         return;
     }
     // Each worker takes the next checker that none has taken: what is dear is not waited for by what is cheap.
-    let cells: Vec<Mutex<&mut Running>> = running.iter_mut().map(Mutex::new).collect();
+    let cells: Vec<Mutex<&mut RunningCheck>> = running.iter_mut().map(Mutex::new).collect();
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -316,7 +316,7 @@ pub(crate) fn push(running: &mut [Running], chunk: &Chunk, threads: usize) {
 }
 
 /// The end of one checker.
-fn end(mut one: Running, source: &dyn ChunkSource) -> Result<Checked, SourceError> {
+fn end(mut one: RunningCheck, source: &dyn ChunkSource) -> Result<Checked, SourceError> {
     let name = one.name;
     let panicked = |message: &str| {
         let reason = format!("the checker panicked: {message}");
@@ -334,7 +334,7 @@ fn end(mut one: Running, source: &dyn ChunkSource) -> Result<Checked, SourceErro
 /// Ends all checkers side by side, and gives up those that are not done when the watch says stop. A thread that is given up
 /// runs until it is done; its outcome is dropped. `found` are definite findings so far, by checker.
 pub(crate) fn finish(
-    mut running: Vec<Running>,
+    mut running: Vec<RunningCheck>,
     source: &SharedSource,
     found: Vec<Vec<Finding>>,
     watch: &dyn Watch,
@@ -401,7 +401,7 @@ pub(crate) fn finish(
 
 /// The outcomes of checkers that have seen a part of the history only.
 fn stop_all(
-    running: Vec<Running>,
+    running: Vec<RunningCheck>,
     source: &SharedSource,
     stopped: &Stopped,
 ) -> Result<Vec<Checked>, SourceError> {
@@ -443,7 +443,7 @@ pub(crate) struct Partial {
 
 impl Partial {
     /// What is known of this checker, which has found these.
-    pub(crate) fn of(running: &mut Running, findings: Vec<Finding>) -> Partial {
+    pub(crate) fn of(running: &mut RunningCheck, findings: Vec<Finding>) -> Partial {
         let mut verdict = Verdict::valid(running.name);
         verdict.robustness = running.robustness;
         for finding in &findings {

@@ -1,7 +1,7 @@
 //! A test file that is checked while it is written.
 
 use crate::driver::{
-    CheckAnswer, Partial, Running, SharedSource, Stopped, Watch, finish, references, start,
+    CheckAnswer, Partial, RunningCheck, SharedSource, Stopped, Watch, finish, references, start,
 };
 use crate::prefix_check::PrefixChecks;
 use seatrial_checker::{Aims, Checker, Finding, Overview, Progress, Verdict};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub struct Follower<'c> {
     file: TestFile,
     checkers: &'c [Box<dyn Checker>],
-    running: Vec<Running>,
+    running: Vec<RunningCheck>,
     path: PathBuf,
     aims: Aims,
     /// By checker; `None` for one that finds definite violations by itself.
@@ -120,7 +120,7 @@ impl<'c> Follower<'c> {
     /// Looks for violations in all that is known; the definite ones that were not returned before, with the names of the checkers
     /// that found them.
     pub fn look(&mut self) -> Result<Vec<(&'static str, Finding)>, SourceError> {
-        self.running.iter_mut().for_each(Running::look);
+        self.running.iter_mut().for_each(RunningCheck::look);
         let all = self.running.iter().zip(&mut self.prefixes).zip(&self.found);
         for ((one, checks), found) in all {
             // One that has to wait for the end of the history from now on.

@@ -9,7 +9,7 @@
 //! 3. [`Ground::settle`] takes back what the verdicts cannot know.
 //!
 //! ```
-//! use seatrial_check::{Ground, Options, Request, Unwatched, check, question, references};
+//! use seatrial_check::{Ground, CheckOptions, Request, Unwatched, check, question, references};
 //! use seatrial_checker::Validity;
 //! use seatrial_interchange::import;
 //! use std::sync::Arc;
@@ -18,13 +18,13 @@
 //!              {:process 0 :type :ok :f :txn :value [[:append 1 1]]}
 //!              {:process 1 :type :invoke :f :txn :value [[:r 1 nil]]}
 //!              {:process 1 :type :ok :f :txn :value [[:r 1 [1]]]}";
-//! let history = import::read("run.edn", text, import::Format::Edn, import::Options::default())?;
+//! let history = import::read("run.edn", text, import::Format::Edn, import::ImportOptions::default())?;
 //! let request = Request {
 //!     checkers: Some(vec!["list-append".to_owned()]),
 //!     ..Request::default()
 //! };
 //! let asked = question(&request, &serde_json::Value::Null, None)?;
-//! let (source, options) = (Arc::new(history) as _, Options::default());
+//! let (source, options) = (Arc::new(history) as _, CheckOptions::default());
 //! let mut answer = check(&references(&asked.checkers), &source, &options, &Unwatched, None).unwrap();
 //! Ground::default().settle(&mut answer.verdicts, &answer.overview);
 //! assert_eq!(answer.verdicts[0].valid, Validity::Valid);
@@ -51,7 +51,8 @@ mod workloads;
 
 pub use ahead::{ChunkReadAhead, Give, round_of};
 pub use driver::{
-    CheckAnswer, CheckStage, Options, SharedSource, Stopped, Unwatched, Watch, check, references,
+    CheckAnswer, CheckOptions, CheckStage, SharedSource, Stopped, Unwatched, Watch, check,
+    references,
 };
 pub use follower::Follower;
 pub use minimum_load::MinimumLoad;

@@ -77,7 +77,7 @@ impl CheckQuestion {
 }
 
 /// Where the choice of checkers came from.
-enum Origin {
+enum ChoiceOrigin {
     Asked,
     Plan,
     Workload(String),
@@ -85,17 +85,17 @@ enum Origin {
     Operations(&'static str),
 }
 
-impl Origin {
+impl ChoiceOrigin {
     fn words(&self, is_timeless: bool) -> String {
         match self {
-            Origin::Asked => "asked for".to_owned(),
-            Origin::Plan => "by the plan of the file".to_owned(),
-            Origin::Workload(name) => format!("by workload `{name}` of the file"),
-            Origin::Format => "by the format of the file".to_owned(),
-            Origin::Operations(seen) if is_timeless => {
+            ChoiceOrigin::Asked => "asked for".to_owned(),
+            ChoiceOrigin::Plan => "by the plan of the file".to_owned(),
+            ChoiceOrigin::Workload(name) => format!("by workload `{name}` of the file"),
+            ChoiceOrigin::Format => "by the format of the file".to_owned(),
+            ChoiceOrigin::Operations(seen) if is_timeless => {
                 format!("inferred from the operations ({seen}, without times)")
             }
-            Origin::Operations(seen) => format!("inferred from the operations ({seen})"),
+            ChoiceOrigin::Operations(seen) => format!("inferred from the operations ({seen})"),
         }
     }
 }
@@ -121,7 +121,7 @@ pub fn question(
     shapes: Option<&Shapes>,
 ) -> Result<CheckQuestion, RequestError> {
     if let Some((workload, checkers)) = of_suite(request, attributes)? {
-        let origin = Origin::Workload(workload.to_owned());
+        let origin = ChoiceOrigin::Workload(workload.to_owned());
         return chosen(request, attributes, &origin, checkers);
     }
     let Some((origin, names)) = origin(request, attributes, shapes) else {
@@ -153,7 +153,7 @@ pub fn question(
 fn chosen(
     request: &Request,
     attributes: &Json,
-    origin: &Origin,
+    origin: &ChoiceOrigin,
     mut checkers: Vec<Box<dyn Checker>>,
 ) -> Result<CheckQuestion, RequestError> {
     // The nodes of this test report their states, whatever its workload.
@@ -205,7 +205,7 @@ fn origin(
     request: &Request,
     attributes: &Json,
     shapes: Option<&Shapes>,
-) -> Option<(Origin, Vec<Named>)> {
+) -> Option<(ChoiceOrigin, Vec<Named>)> {
     let planned = attributes["checkers"].as_array();
     let own = own_workload(attributes).filter(|name| !checkers_of(name).is_empty());
     let usual = own.map(checkers_of).unwrap_or_default();
@@ -222,7 +222,7 @@ fn origin(
                 names.push((name.clone(), model.and_then(|(_, model)| *model)));
             }
         }
-        return Some((Origin::Asked, names));
+        return Some((ChoiceOrigin::Asked, names));
     }
     if let Some(planned) = planned {
         let planned = planned.iter().filter_map(Json::as_str);
@@ -230,7 +230,7 @@ fn origin(
         let names = std::iter::once(stats());
         let names = names.chain(planned.map(|name| (name.to_owned(), None)));
         let names = names.chain(client_protocol(attributes)).collect();
-        return Some((Origin::Plan, names));
+        return Some((ChoiceOrigin::Plan, names));
     }
     if let Some(workload) = own {
         let mut names = vec![stats()];
@@ -241,23 +241,27 @@ fn origin(
         );
         names.dedup();
         names.extend(client_protocol(attributes));
-        return Some((Origin::Workload(workload.to_owned()), names));
+        return Some((ChoiceOrigin::Workload(workload.to_owned()), names));
     }
     let is_stamped = attributes["format"] == "timekiller";
     let model = request.model.as_deref();
     if is_stamped && by_name("timestamps", model).is_ok() {
-        return Some((Origin::Format, vec![("timestamps".to_owned(), None)]));
+        return Some((ChoiceOrigin::Format, vec![("timestamps".to_owned(), None)]));
     }
     inferred(request, attributes, shapes?)
 }
 
 /// The checkers that operations look like.
-fn inferred(request: &Request, attributes: &Json, shapes: &Shapes) -> Option<(Origin, Vec<Named>)> {
+fn inferred(
+    request: &Request,
+    attributes: &Json,
+    shapes: &Shapes,
+) -> Option<(ChoiceOrigin, Vec<Named>)> {
     let hint = attributes["workload"].as_str();
     if let Some((name, workload)) = hint.and_then(of_workload).zip(hint)
         && shapes.refusal(name).is_none()
     {
-        let origin = Origin::Workload(workload.to_owned());
+        let origin = ChoiceOrigin::Workload(workload.to_owned());
         return Some((origin, named_by_shape(name)));
     }
     let Guess::Checker { name, because } = shapes.guess() else {
@@ -271,7 +275,7 @@ fn inferred(request: &Request, attributes: &Json, shapes: &Shapes) -> Option<(Or
     } else {
         name
     };
-    Some((Origin::Operations(because), named_by_shape(name)))
+    Some((ChoiceOrigin::Operations(because), named_by_shape(name)))
 }
 
 /// A queue that is drained is checked for what comes out twice as well, as the workload is.

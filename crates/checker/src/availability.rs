@@ -402,13 +402,13 @@ mod tests {
 
     #[test]
     fn completions_are_counted_by_node() {
-        use seatrial_interchange::import::{self, Format, Options};
+        use seatrial_interchange::import::{self, Format, ImportOptions};
         let text = br#"
             {:process 0 :type :invoke :f :read :value nil :time 0}
             {:process 0 :type :ok :f :read :value nil :time 10 :node "n1"}
             {:process 1 :type :invoke :f :read :value nil :time 20}
             {:process 1 :type :fail :f :read :value nil :time 30 :node "n2"}"#;
-        let history = import::read("run.edn", text, Format::Edn, Options::default()).unwrap();
+        let history = import::read("run.edn", text, Format::Edn, ImportOptions::default()).unwrap();
         let found = figures(&history);
         assert_eq!(found.by_node["n1"], share(1, 1));
         assert_eq!(found.by_node["n2"], share(1, 0));

@@ -229,10 +229,15 @@ impl Checker for ClockPlot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seatrial_interchange::import::{self, Format, Options};
+    use seatrial_interchange::import::{self, Format, ImportOptions};
 
     fn figures(text: &str) -> ClockFigures {
-        let read = import::read("run.edn", text.as_bytes(), Format::Edn, Options::default());
+        let read = import::read(
+            "run.edn",
+            text.as_bytes(),
+            Format::Edn,
+            ImportOptions::default(),
+        );
         match ClockPlot.check(&read.unwrap()).details.figures {
             Figures::ClockOffsets(figures) => figures,
             other => panic!("{other:?}"),

@@ -215,7 +215,7 @@ impl Checker for UnhandledExceptions {
 mod tests {
     use super::*;
     use crate::Validity;
-    use seatrial_interchange::import::{self, Format, Options};
+    use seatrial_interchange::import::{self, Format, ImportOptions};
 
     #[test]
     fn exceptions_are_counted_by_class_with_the_first_as_example() {
@@ -228,7 +228,7 @@ mod tests {
             {:process 2 :type :info :f :read :value nil :exception {:via [{:type java.net.SocketException}]} :error :timeout}
             {:process 3 :type :invoke :f :read :value nil}
             {:process 3 :type :fail :f :read :value nil :exception "not counted" :error "refused"}"#;
-        let history = import::read("run.edn", text, Format::Edn, Options::default()).unwrap();
+        let history = import::read("run.edn", text, Format::Edn, ImportOptions::default()).unwrap();
         let verdict = UnhandledExceptions.check(&history);
         assert_eq!(verdict.valid, Validity::Valid);
         let Figures::Exceptions(figures) = verdict.details.figures else {

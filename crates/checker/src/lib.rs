@@ -90,12 +90,12 @@
 //!     }
 //! }
 //!
-//! use seatrial_interchange::import::{self, Format, Options};
+//! use seatrial_interchange::import::{self, Format, ImportOptions};
 //! let text = b"{:process 0 :type :invoke :f :read :value nil}
 //!              {:process 0 :type :ok :f :read :value 7}
 //!              {:process 0 :type :invoke :f :read :value nil}
 //!              {:process 0 :type :ok :f :read :value 5}";
-//! let history = import::read("run.edn", text, Format::Edn, Options::default())?;
+//! let history = import::read("run.edn", text, Format::Edn, ImportOptions::default())?;
 //! let verdict = MonotonicReads.check(&history);
 //! assert_eq!(verdict.valid, Validity::Invalid);
 //! assert_eq!(verdict.findings[0].summary, "Op 3 read 5 after op 1 read 7.");
@@ -114,13 +114,13 @@
 //! ```
 //! use seatrial_checker::{Aims, Set, Validity, check_source};
 //! use seatrial_history::Provenance;
-//! use seatrial_interchange::import::{self, Format, Options};
+//! use seatrial_interchange::import::{self, Format, ImportOptions};
 //!
 //! let text = b"{:process 0 :type :invoke :f :add :value 1}
 //!              {:process 0 :type :ok :f :add :value 1}
 //!              {:process 0 :type :invoke :f :read :value nil}
 //!              {:process 0 :type :ok :f :read :value #{}}";
-//! let history = import::read("run.edn", text, Format::Edn, Options::default())?;
+//! let history = import::read("run.edn", text, Format::Edn, ImportOptions::default())?;
 //! let check = |provenance| {
 //!     let aims = Aims { provenance, ..Aims::default() };
 //!     check_source(&Set, &history, &aims).unwrap().verdict

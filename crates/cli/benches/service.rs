@@ -12,8 +12,8 @@
 use seatrial_archive::{BATCH_FRAMES_OFFSET, BATCH_LENGTH, Durability};
 use seatrial_archive_service::message::{self, MESSAGE_LENGTH_MAX};
 use seatrial_archive_service::{
-    ArchiveService, Client, ClientOptions, FrameBatch, Played, RemoteArchive, ReplayBound,
-    ReplayFrom, ReplayRequest, ServiceOptions, ServiceRequest,
+    ArchiveClient, ArchiveClientOptions, ArchiveService, FrameBatch, Played, RemoteArchive,
+    ReplayBound, ReplayFrom, ReplayRequest, ServiceOptions, ServiceRequest,
 };
 use seatrial_blocks::file::Files;
 use seatrial_blocks::frame::frame_length;
@@ -50,7 +50,7 @@ const PROTOCOL: Protocol = Protocol {
     refuse_old: message::refuse_version,
 };
 
-type Remote = RemoteArchive<BlockingLink<Client>>;
+type Remote = RemoteArchive<BlockingLink<ArchiveClient>>;
 
 fn connect(address: SocketAddr) -> Remote {
     static SEEDS: AtomicU64 = AtomicU64::new(1);
@@ -61,7 +61,7 @@ fn connect(address: SocketAddr) -> Remote {
         connect: ConnectOptions::new(PROTOCOL, MESSAGE_LENGTH_MAX),
         reconnect_interval: None,
     };
-    let client = Client::new(ClientOptions::new(server, seed));
+    let client = ArchiveClient::new(ArchiveClientOptions::new(server, seed));
     let link = BlockingLink::connect(address, client, options).expect("a server");
     RemoteArchive::new(link)
 }

@@ -21,7 +21,7 @@ pub(crate) use own_system::{ClientArguments, ClientCheckArguments, ClientVerb, I
 pub(crate) use plan::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb};
 use seatrial_archive_commands::ArchiveArguments;
 use seatrial_check::MinimumLoad;
-use seatrial_interchange::import::Options;
+use seatrial_interchange::import::ImportOptions;
 use seatrial_proofs::ProveArguments;
 use seatrial_schedule::ScheduleArguments;
 use seatrial_suite::{NetworkChoice, parse_network_choice};
@@ -287,8 +287,8 @@ pub(crate) struct SourceArguments {
 
 impl SourceArguments {
     /// Facts that foreign files do not contain.
-    pub(crate) fn options(&self) -> Options {
-        Options {
+    pub(crate) fn options(&self) -> ImportOptions {
+        ImportOptions {
             keyed: self.keyed,
             initial: self.initial_value,
         }
@@ -298,7 +298,7 @@ impl SourceArguments {
     pub(crate) fn opening(&self) -> Result<Opening> {
         Ok(Opening {
             reading: Reading::by_name(&self.format)?,
-            options: Options {
+            options: ImportOptions {
                 keyed: false,
                 initial: self.initial_value,
             },

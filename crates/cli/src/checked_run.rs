@@ -3,7 +3,9 @@
 use crate::node_logs;
 use crate::opened::of_source;
 use anyhow::{Context as _, Result, ensure};
-use seatrial_check::{Ground, Options, SharedSource, Unwatched, is_refuted, prove, references};
+use seatrial_check::{
+    CheckOptions, Ground, SharedSource, Unwatched, is_refuted, prove, references,
+};
 use seatrial_checker::{Aims, CertificateStatus, Checker, Overview, Validity, Verdict};
 use seatrial_history::{History, HistoryWriter, TestFile};
 use seatrial_host::{create_folder, write_whole};
@@ -52,7 +54,7 @@ pub(crate) fn check_run(
 ) -> Result<CheckedRun> {
     let began = Instant::now();
     let source: SharedSource = history;
-    let options = Options {
+    let options = CheckOptions {
         aims: Aims {
             certify: true,
             ..Aims::default()
@@ -82,7 +84,7 @@ pub(crate) fn color() -> bool {
 }
 
 /// The run folder to write for a history that is complete.
-pub(crate) struct Keep<'a> {
+pub(crate) struct RunFolderPlan<'a> {
     pub(crate) suite: &'a str,
     pub(crate) seed: u64,
     pub(crate) out: Option<&'a Path>,
@@ -96,7 +98,7 @@ pub(crate) struct Kept {
     pub(crate) text: String,
 }
 
-impl Keep<'_> {
+impl RunFolderPlan<'_> {
     /// Writes history, results and page into a new run folder.
     pub(crate) fn write(
         &self,

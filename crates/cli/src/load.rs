@@ -1,11 +1,11 @@
 //! A history in memory, from any supported file.
 
-use crate::source::{Reading, Source};
+use crate::source::{HistorySource, Reading};
 use anyhow::Result;
 use seatrial_blocks::root::RootError;
 use seatrial_checker::{MissingPart, describe_repairs};
 use seatrial_history::{FileTail, History, OpenError, Provenance, Salvaged, TestFile};
-use seatrial_interchange::import::Options;
+use seatrial_interchange::import::ImportOptions;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ const MAGIC: &[u8; 8] = b"SEATRIAL";
 
 /// Loads the history in `path`. Values `[key value]` of foreign files belong to independent keys when the options or all of
 /// these values say so.
-pub(crate) fn load(path: &Path, format: &str, options: Options) -> Result<Loaded> {
+pub(crate) fn load(path: &Path, format: &str, options: ImportOptions) -> Result<Loaded> {
     let reading = Reading::by_name(format)?;
     if reading == Reading::Sea || (reading == Reading::Auto && is_test_file(path)) {
         return test_file(path);
     }
-    let mut source = Source::open(path, reading, options)?;
+    let mut source = HistorySource::open(path, reading, options)?;
     whole(&mut source)
 }
 
 /// All of a foreign history.
-fn whole(source: &mut Source) -> Result<Loaded> {
+fn whole(source: &mut HistorySource) -> Result<Loaded> {
     let history = source.history()?;
     let warnings = std::mem::take(&mut source.warnings);
     Ok(Loaded { history, warnings })
@@ -111,7 +111,7 @@ pub(crate) fn not_ended(file: &TestFile, path: &Path) -> Option<String> {
 pub(crate) fn salvage(path: &Path, format: &str) -> Result<Loaded> {
     let reading = Reading::by_name(format)?;
     if reading != Reading::Sea && !(reading == Reading::Auto && is_test_file(path)) {
-        let mut source = Source::open(path, reading, Options::default())?;
+        let mut source = HistorySource::open(path, reading, ImportOptions::default())?;
         source.salvage = true;
         return whole(&mut source);
     }

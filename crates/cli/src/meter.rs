@@ -13,7 +13,7 @@ const LOOK_INTERVAL: u64 = 4_096;
 
 /// A bar on a terminal, a line now and then elsewhere, on standard error either way. Work of a few seconds shows
 /// nothing where there is no terminal.
-pub(crate) struct Meter {
+pub(crate) struct ProgressMeter {
     bar: Option<ProgressBar>,
     length: u64,
     events: u64,
@@ -31,12 +31,12 @@ pub(crate) fn bar(length: u64) -> ProgressBar {
     bar
 }
 
-impl Meter {
+impl ProgressMeter {
     /// For work of this length, 0 when not known.
-    pub(crate) fn new(length: u64, quiet: bool) -> Meter {
+    pub(crate) fn new(length: u64, quiet: bool) -> ProgressMeter {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| bar(length));
         let last = Instant::now();
-        Meter {
+        ProgressMeter {
             bar,
             length,
             events: 0,
@@ -70,7 +70,7 @@ impl Meter {
     }
 }
 
-impl Drop for Meter {
+impl Drop for ProgressMeter {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

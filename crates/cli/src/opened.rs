@@ -2,7 +2,7 @@
 
 use crate::independent;
 use crate::load::{damages, is_test_file, not_ended, unended};
-use crate::source::{Reading, Source};
+use crate::source::{HistorySource, Reading};
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_check::infer::Shapes;
 use seatrial_check::{ChunkReadAhead, Give, SharedSource, round_of};
@@ -13,7 +13,7 @@ use seatrial_history::{
     TransactionSink,
 };
 use seatrial_interchange::import::registers::TransactionReader;
-use seatrial_interchange::import::{Format, Options};
+use seatrial_interchange::import::{Format, ImportOptions};
 use serde_json::Value as Json;
 use std::fmt;
 use std::fs::File;
@@ -62,7 +62,7 @@ struct Notes {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
     pub(crate) reading: Reading,
-    pub(crate) options: Options,
+    pub(crate) options: ImportOptions,
     /// Are values `[key value]` those of independent keys, whatever they look like?
     pub(crate) keyed: bool,
     pub(crate) salvage: bool,
@@ -169,7 +169,7 @@ impl Opened {
 
     /// A file of another program: read as often as needed, or once and kept when that is not possible.
     fn foreign(path: &Path, opening: Opening) -> Result<Opened> {
-        let mut source = Source::open(path, opening.reading, opening.options)?;
+        let mut source = HistorySource::open(path, opening.reading, opening.options)?;
         source.salvage = opening.salvage;
         let attributes = source.attributes()?;
         let mut warnings = std::mem::take(&mut source.warnings);
@@ -363,7 +363,7 @@ impl Foreign {
     /// Opens the file and gives its operations in chunks of this length.
     fn produce(&self, length: usize, give: &mut Give<'_>) -> Result<(), SourceError> {
         let opening = self.opening;
-        let mut source = Source::open(&self.path, opening.reading, opening.options)?;
+        let mut source = HistorySource::open(&self.path, opening.reading, opening.options)?;
         source.salvage = opening.salvage;
         Ok(produce(source, length, (&self.notes, &self.bytes), give)?)
     }
@@ -409,7 +409,7 @@ impl ChunkSource for Foreign {
 
 /// Gives the operations of a foreign history in chunks. What it left out and doubts goes into the notes.
 fn produce(
-    mut source: Source,
+    mut source: HistorySource,
     length: usize,
     (notes, bytes): (&Mutex<Notes>, &AtomicU64),
     give: &mut Give<'_>,
@@ -477,7 +477,7 @@ impl std::error::Error for Enough {}
 struct KeptChunks(Vec<Chunk>);
 
 impl KeptChunks {
-    fn of(source: Source, notes: (&Mutex<Notes>, &AtomicU64)) -> Result<KeptChunks> {
+    fn of(source: HistorySource, notes: (&Mutex<Notes>, &AtomicU64)) -> Result<KeptChunks> {
         let mut chunks = Vec::new();
         produce(source, CHUNK_LENGTH, notes, &mut |chunk| {
             chunks.push(std::mem::take(chunk));

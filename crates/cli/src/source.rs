@@ -8,7 +8,7 @@ use seatrial_history::{
     ChunkBuffer, Chunks, History, Op, Provenance, SALVAGED, Salvaged, TestFile,
 };
 use seatrial_interchange::import::{
-    self, Format, JepsenFile, Operations, Options, TextChunks, is_jepsen,
+    self, FileOperations, Format, ImportOptions, JepsenFile, TextChunks, is_jepsen,
 };
 use seatrial_machine::unknown_name;
 use seatrial_terminal::complain;
@@ -25,12 +25,12 @@ pub(crate) const FORMATS: &str = "auto, sea, edn, json, jsonl, jepsen, porcupine
 const DETECTION_LENGTH: u64 = 4_096;
 
 /// A history that is read operation by operation, in constant memory.
-pub(crate) struct Source {
+pub(crate) struct HistorySource {
     path: PathBuf,
-    kind: Kind,
+    kind: SourceKind,
     /// How much there is in all: bytes of a text, operations of a test file, chunks of Jepsen's; 0 when not known.
     pub(crate) length: u64,
-    options: Options,
+    options: ImportOptions,
     /// Is what cannot be read left out?
     pub(crate) salvage: bool,
     /// Parts that were left out.
@@ -39,13 +39,13 @@ pub(crate) struct Source {
     pub(crate) warnings: Vec<String>,
 }
 
-enum Kind {
+enum SourceKind {
     /// Nothing was opened yet.
     None,
     Test(TestFile),
     /// What is left of a damaged test file.
     Salvaged(Box<Salvaged>),
-    Text(Operations<Box<dyn Read>>),
+    Text(FileOperations<Box<dyn Read>>),
     Jepsen(JepsenFile<Box<dyn Seekable>>),
 }
 
@@ -147,31 +147,31 @@ fn each_op<C: Chunks>(chunks: &C, take: &mut impl FnMut(Op, u64) -> Result<()>) 
     Ok(())
 }
 
-impl Source {
+impl HistorySource {
     /// The history that the command line names.
-    pub(crate) fn of(arguments: &SourceArguments) -> Result<Source> {
+    pub(crate) fn of(arguments: &SourceArguments) -> Result<HistorySource> {
         let reading = Reading::by_name(&arguments.format)?;
         let is_test =
             reading == Reading::Sea || (reading == Reading::Auto && is_test_file(&arguments.file));
         if arguments.salvage && is_test {
-            return Source::salvaged(&arguments.file);
+            return HistorySource::salvaged(&arguments.file);
         }
-        let mut source = Source::open(&arguments.file, reading, arguments.options())?;
+        let mut source = HistorySource::open(&arguments.file, reading, arguments.options())?;
         source.salvage = arguments.salvage;
         Ok(source)
     }
 
     /// What is left of a damaged test file.
-    fn salvaged(path: &Path) -> Result<Source> {
+    fn salvaged(path: &Path) -> Result<HistorySource> {
         let salvaged = TestFile::salvage(path)?;
         let missing = MissingPart::of_salvaged(&salvaged, 0);
         let mut warnings: Vec<String> = missing.iter().map(MissingPart::warning).collect();
         warnings.extend(damages(&salvaged));
-        Ok(Source {
+        Ok(HistorySource {
             path: path.to_owned(),
             length: salvaged.len(),
-            kind: Kind::Salvaged(Box::new(salvaged)),
-            options: Options::default(),
+            kind: SourceKind::Salvaged(Box::new(salvaged)),
+            options: ImportOptions::default(),
             salvage: true,
             missing: missing.into_iter().collect(),
             warnings,
@@ -179,10 +179,14 @@ impl Source {
     }
 
     /// Opens the history in `path`; `-` is standard input.
-    pub(crate) fn open(path: &Path, reading: Reading, options: Options) -> Result<Source> {
-        let mut source = Source {
+    pub(crate) fn open(
+        path: &Path,
+        reading: Reading,
+        options: ImportOptions,
+    ) -> Result<HistorySource> {
+        let mut source = HistorySource {
             path: path.to_owned(),
-            kind: Kind::None,
+            kind: SourceKind::None,
             length: 0,
             options,
             salvage: false,
@@ -193,7 +197,7 @@ impl Source {
         if test {
             let file = TestFile::open(path)?;
             source.length = file.len();
-            source.kind = Kind::Test(file);
+            source.kind = SourceKind::Test(file);
             return Ok(source);
         }
         if path == Path::new("-") {
@@ -214,7 +218,7 @@ impl Source {
             if reading == Reading::Auto
                 && let Some(file) = stored(path)
             {
-                return Source::open(&file, reading, options);
+                return HistorySource::open(&file, reading, options);
             }
             return source.folder(reading);
         }
@@ -240,7 +244,7 @@ impl Source {
     }
 
     /// Opens a folder that is one history: Cobra's logs, or the folder around one file that dbcop, PolySI and AWDIT write.
-    fn folder(mut self, reading: Reading) -> Result<Source> {
+    fn folder(mut self, reading: Reading) -> Result<HistorySource> {
         let path = self.path.clone();
         for (name, format) in [
             ("history.bincode", Format::Dbcop),
@@ -282,8 +286,8 @@ impl Source {
             let file = File::open(log);
             (name, file.map(|file| Box::new(file) as Box<dyn Read>))
         });
-        let operations = Operations::of_sessions(&name, logs, self.options)?;
-        self.kind = Kind::Text(operations);
+        let operations = FileOperations::of_sessions(&name, logs, self.options)?;
+        self.kind = SourceKind::Text(operations);
         Ok(self)
     }
 
@@ -292,7 +296,7 @@ impl Source {
         self.warnings.extend_from_slice(file.warnings());
         let old = file.warnings().iter().map(MissingPart::end);
         self.missing.extend(old);
-        self.kind = Kind::Jepsen(file);
+        self.kind = SourceKind::Jepsen(file);
         Ok(())
     }
 
@@ -303,8 +307,8 @@ impl Source {
             Reading::Auto | Reading::Sea => None,
         };
         let name = self.path.display().to_string();
-        let operations = Operations::open(&name, input, format, self.options);
-        self.kind = Kind::Text(match operations {
+        let operations = FileOperations::open(&name, input, format, self.options);
+        self.kind = SourceKind::Text(match operations {
             Err(error) if format.is_none() => {
                 bail!("{error}; --format takes {FORMATS}");
             }
@@ -315,29 +319,32 @@ impl Source {
 
     /// Is it a text, which is read from its beginning to its end?
     pub(crate) fn is_text(&self) -> bool {
-        matches!(self.kind, Kind::Text(_))
+        matches!(self.kind, SourceKind::Text(_))
     }
 
     /// The operations of a text in chunks of at most `length_max`; `None` when it is no text.
     pub(crate) fn into_chunks(self, length_max: usize) -> Option<TextChunks<Box<dyn Read>>> {
         match self.kind {
-            Kind::Text(operations) => Some(operations.into_chunks(length_max)),
-            Kind::None | Kind::Test(_) | Kind::Salvaged(_) | Kind::Jepsen(_) => None,
+            SourceKind::Text(operations) => Some(operations.into_chunks(length_max)),
+            SourceKind::None
+            | SourceKind::Test(_)
+            | SourceKind::Salvaged(_)
+            | SourceKind::Jepsen(_) => None,
         }
     }
 
     /// Attributes of the test; of a foreign file its name and format.
     pub(crate) fn attributes(&mut self) -> Result<Json> {
         match &mut self.kind {
-            Kind::None => Ok(Json::Null),
-            Kind::Test(file) => {
+            SourceKind::None => Ok(Json::Null),
+            SourceKind::Test(file) => {
                 let mut attributes = file.attributes()?;
                 if !file.is_complete() {
                     Provenance::default().unended().add_to(&mut attributes);
                 }
                 Ok(attributes)
             }
-            Kind::Salvaged(file) => {
+            SourceKind::Salvaged(file) => {
                 let attributes = file.attributes().filter(|it| it.is_object()).cloned();
                 let mut attributes = attributes.unwrap_or_else(|| json!({}));
                 if !file.missing().is_empty() {
@@ -345,8 +352,8 @@ impl Source {
                 }
                 Ok(attributes)
             }
-            Kind::Jepsen(file) => Ok(file.attributes()?),
-            Kind::Text(operations) => {
+            SourceKind::Jepsen(file) => Ok(file.attributes()?),
+            SourceKind::Text(operations) => {
                 let name = self.path.display().to_string();
                 let format = operations.format();
                 let mut attributes = json!({"name": name, "format": format.name()});
@@ -359,21 +366,21 @@ impl Source {
     /// The newest results, if the file holds any.
     pub(crate) fn results(&mut self) -> Result<Option<Json>> {
         match &mut self.kind {
-            Kind::Test(file) => Ok(file.results()?),
-            Kind::Salvaged(file) => Ok(file.results()?),
-            Kind::Jepsen(file) => Ok(file.results()?),
-            Kind::Text(_) | Kind::None => Ok(None),
+            SourceKind::Test(file) => Ok(file.results()?),
+            SourceKind::Salvaged(file) => Ok(file.results()?),
+            SourceKind::Jepsen(file) => Ok(file.results()?),
+            SourceKind::Text(_) | SourceKind::None => Ok(None),
         }
     }
 
-    /// Hands all operations to `take`, in order, with how much of [`Source::length`] they and those before take. An error
+    /// Hands all operations to `take`, in order, with how much of [`HistorySource::length`] they and those before take. An error
     /// of `take` gets the place in the file.
     pub(crate) fn for_each(&mut self, mut take: impl FnMut(Op, u64) -> Result<()>) -> Result<()> {
         match &mut self.kind {
-            Kind::None => {}
-            Kind::Test(file) => each_op(&*file, &mut take)?,
-            Kind::Salvaged(file) => each_op(&**file, &mut take)?,
-            Kind::Text(operations) => {
+            SourceKind::None => {}
+            SourceKind::Test(file) => each_op(&*file, &mut take)?,
+            SourceKind::Salvaged(file) => each_op(&**file, &mut take)?,
+            SourceKind::Text(operations) => {
                 let mut count = 0;
                 while let Some(op) = operations.next() {
                     let op = match op {
@@ -393,7 +400,7 @@ impl Source {
                     }
                 }
             }
-            Kind::Jepsen(file) => {
+            SourceKind::Jepsen(file) => {
                 let mut operations = file.operations(self.options)?;
                 self.length = operations.progress().1;
                 while let Some(op) = operations.next() {
@@ -414,7 +421,7 @@ impl Source {
 
     /// Takes over what the text says of its indices once it was read.
     fn note_order(&mut self) {
-        if let Kind::Text(operations) = &self.kind {
+        if let SourceKind::Text(operations) = &self.kind {
             self.warnings
                 .extend(operations.warning().map(str::to_owned));
         }
@@ -430,14 +437,14 @@ impl Source {
     /// The whole history in memory.
     pub(crate) fn history(&mut self) -> Result<History> {
         match &mut self.kind {
-            Kind::Test(file) => Ok(file.history()?),
-            Kind::Salvaged(file) => Ok(file.history()?),
-            Kind::Text(operations) if !self.salvage => {
+            SourceKind::Test(file) => Ok(file.history()?),
+            SourceKind::Salvaged(file) => Ok(file.history()?),
+            SourceKind::Text(operations) if !self.salvage => {
                 let history = import::collect(operations)?;
                 self.note_order();
                 Ok(history)
             }
-            Kind::Text(_) | Kind::Jepsen(_) | Kind::None => {
+            SourceKind::Text(_) | SourceKind::Jepsen(_) | SourceKind::None => {
                 let mut ops = Vec::new();
                 self.for_each(|op, _| {
                     ensure!(

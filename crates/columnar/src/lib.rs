@@ -81,7 +81,7 @@ pub enum ColumnError {
     },
 }
 
-enum Sink<W: Write + Send> {
+enum TableSink<W: Write + Send> {
     Arrow(Box<FileWriter<W>>),
     Parquet(Box<ArrowWriter<W>>),
 }
@@ -92,7 +92,7 @@ enum Sink<W: Write + Send> {
 /// Its downside: a row knows nothing of what follows, so an invocation does not name its completion; the completion
 /// names the invocation.
 pub struct ColumnWriter<W: Write + Send> {
-    sink: Sink<W>,
+    sink: TableSink<W>,
     schema: SchemaRef,
     rows: Rows,
     open: OpenInvocations,
@@ -111,7 +111,7 @@ impl<W: Write + Send> ColumnWriter<W> {
                 let options = IpcWriteOptions::default();
                 let options = options.try_with_compression(Some(CompressionType::ZSTD))?;
                 let writer = FileWriter::try_new_with_options(out, &schema, options)?;
-                Sink::Arrow(Box::new(writer))
+                TableSink::Arrow(Box::new(writer))
             }
             Target::Parquet => {
                 let level = ZstdLevel::try_new(1)?;
@@ -125,7 +125,7 @@ impl<W: Write + Send> ColumnWriter<W> {
                     )]))
                     .build();
                 let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties))?;
-                Sink::Parquet(Box::new(writer))
+                TableSink::Parquet(Box::new(writer))
             }
         };
         Ok(ColumnWriter {
@@ -160,8 +160,8 @@ impl<W: Write + Send> ColumnWriter<W> {
     fn write(&mut self) -> Result<(), ColumnError> {
         let batch = self.rows.take(&self.schema)?;
         match &mut self.sink {
-            Sink::Arrow(writer) => writer.write(&batch)?,
-            Sink::Parquet(writer) => {
+            TableSink::Arrow(writer) => writer.write(&batch)?,
+            TableSink::Parquet(writer) => {
                 writer.write(&batch)?;
                 if writer.in_progress_size() >= ROW_GROUP_BYTES_MAX {
                     writer.flush()?;
@@ -177,8 +177,8 @@ impl<W: Write + Send> ColumnWriter<W> {
             self.write()?;
         }
         match self.sink {
-            Sink::Arrow(mut writer) => writer.finish()?,
-            Sink::Parquet(writer) => {
+            TableSink::Arrow(mut writer) => writer.finish()?,
+            TableSink::Parquet(writer) => {
                 writer.close()?;
             }
         }

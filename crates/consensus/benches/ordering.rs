@@ -25,7 +25,7 @@ enum Carried {
 }
 
 /// Three members and the messages between them.
-struct Cluster {
+struct OrderingCluster {
     cores: Vec<Consensus<CachedLog>>,
     members: Members,
     messages: VecDeque<Carried>,
@@ -43,8 +43,8 @@ fn processor_seconds() -> f64 {
     nanoseconds.expect("a number") / 1e9
 }
 
-impl Cluster {
-    fn new(uses_codec: bool) -> Cluster {
+impl OrderingCluster {
+    fn new(uses_codec: bool) -> OrderingCluster {
         let nodes = (1..=NODES as u32).map(NodeId::server);
         let members = Members::of_voters(nodes.clone());
         let make = |node: NodeId| {
@@ -59,7 +59,7 @@ impl Cluster {
             let log = CachedLog::new(0, 0, 64 << 20);
             Consensus::new(Config::new(node, 1, 1), start, log).expect("a valid start")
         };
-        let mut cluster = Cluster {
+        let mut cluster = OrderingCluster {
             cores: nodes.map(make).collect(),
             members,
             messages: VecDeque::new(),
@@ -168,7 +168,7 @@ fn main() {
         let payload = Bytes::from(vec![7; length]);
         for in_flight in [1, 64] {
             for uses_codec in [false, true] {
-                let mut cluster = Cluster::new(uses_codec);
+                let mut cluster = OrderingCluster::new(uses_codec);
                 let mut rates: Vec<f64> = (0..rounds)
                     .map(|_| cluster.measure(entries, in_flight, &payload))
                     .collect();

@@ -13,7 +13,7 @@ const ENTRY: usize = 128 << 10;
 const ENTRIES: u64 = 400;
 
 /// Three members without disks: what is to be persisted is durable at once. Messages to `deaf` are lost.
-struct Cluster {
+struct DisklessCluster {
     members: BTreeMap<NodeId, Consensus<CachedLog>>,
     deaf: Option<NodeId>,
     queue: VecDeque<PeerMessage>,
@@ -22,8 +22,8 @@ struct Cluster {
     longest: usize,
 }
 
-impl Cluster {
-    fn new() -> Cluster {
+impl DisklessCluster {
+    fn new() -> DisklessCluster {
         let nodes: Vec<NodeId> = (1..=3).map(NodeId::server).collect();
         let start = StartPoint {
             checkpoint: SnapshotMark {
@@ -37,7 +37,7 @@ impl Cluster {
             let config = Config::new(node, 1, u64::from(node.number()));
             Consensus::new(config, start.clone(), log).unwrap()
         };
-        Cluster {
+        DisklessCluster {
             members: nodes.into_iter().map(|node| (node, core(node))).collect(),
             deaf: None,
             queue: VecDeque::new(),
@@ -92,7 +92,7 @@ impl Cluster {
 
 #[test]
 fn a_follower_that_was_deaf_gets_what_it_misses_in_bounded_messages() {
-    let mut cluster = Cluster::new();
+    let mut cluster = DisklessCluster::new();
     let [leader, _, late] = [1, 2, 3].map(NodeId::server);
     cluster.member(leader).campaign().unwrap();
     cluster.settle();

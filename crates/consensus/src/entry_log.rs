@@ -223,12 +223,12 @@ mod tests {
     use seatrial_machine::Rng;
 
     /// The same log as a plain list: (term, length) of each index from `first - 1` on.
-    struct Twin {
+    struct EntryList {
         base: (u64, u64),
         entries: Vec<LogEntry>,
     }
 
-    impl Twin {
+    impl EntryList {
         fn last(&self) -> (u64, u64) {
             self.entries
                 .last()
@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    fn append(rng: &mut Rng, log: &mut CachedLog, twin: &mut Twin) {
+    fn append(rng: &mut Rng, log: &mut CachedLog, twin: &mut EntryList) {
         let (last, last_term) = twin.last();
         let from = if rng.chance(0.2) {
             twin.base.0 + 1 + rng.below(last - twin.base.0 + 1)
@@ -265,7 +265,7 @@ mod tests {
         twin.entries.extend(new);
     }
 
-    fn compare(rng: &mut Rng, log: &mut CachedLog, twin: &Twin) {
+    fn compare(rng: &mut Rng, log: &mut CachedLog, twin: &EntryList) {
         let (last, _) = twin.last();
         assert_eq!(
             (log.first_index(), log.last_index()),
@@ -305,7 +305,7 @@ mod tests {
         for seed in 0..200 {
             let mut rng = Rng::from_seed(seed);
             let mut log = CachedLog::new(0, 0, 300);
-            let mut twin = Twin {
+            let mut twin = EntryList {
                 base: (0, 0),
                 entries: Vec::new(),
             };
@@ -324,7 +324,7 @@ mod tests {
                     2 if rng.chance(0.1) => {
                         let base = (last + rng.below(9), twin.last().1 + 1);
                         log.reset(base.0, base.1);
-                        twin = Twin {
+                        twin = EntryList {
                             base,
                             entries: Vec::new(),
                         };

@@ -35,12 +35,12 @@ pub(crate) struct Scenario {
     /// Entries between checkpoints.
     pub(crate) checkpoint_every: u64,
     /// A planted bug.
-    pub(crate) bug: Option<Bug>,
+    pub(crate) bug: Option<ConsensusBug>,
 }
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bug {
+pub(crate) enum ConsensusBug {
     /// A rule of the core is off.
     Without(WrapperRule),
     /// The vote is left out of the writes.
@@ -60,7 +60,7 @@ pub(crate) const ELECTION: u64 = 100;
 const HEAL_MAX: u64 = 20_000;
 
 /// Something that happens at a time.
-enum Event {
+enum SimulationEvent {
     Deliver {
         to: usize,
         from: usize,
@@ -81,12 +81,12 @@ enum Event {
 }
 
 /// The world: hosts, the network, and what is known to be decided.
-pub(crate) struct World {
+pub(crate) struct ConsensusSimulation {
     pub(crate) scenario: Scenario,
     rng: Rng,
     pub(crate) now: u64,
     hosts: Vec<Host>,
-    queue: BTreeMap<(u64, u64), Event>,
+    queue: BTreeMap<(u64, u64), SimulationEvent>,
     sequence: u64,
     cuts: BTreeSet<(usize, usize)>,
     is_healing: bool,
@@ -129,14 +129,14 @@ pub(crate) fn index_of(node: NodeId) -> usize {
     node.number() as usize - 1
 }
 
-impl World {
-    pub(crate) fn new(scenario: Scenario, seed: u64) -> World {
+impl ConsensusSimulation {
+    pub(crate) fn new(scenario: Scenario, seed: u64) -> ConsensusSimulation {
         let rng = Rng::from_seed(seed);
         let founding = Members::of_voters((0..scenario.voters).map(node));
         let hosts = (0..scenario.voters + scenario.spares)
             .map(|index| Host::new(index, &founding, seed))
             .collect();
-        let mut world = World {
+        let mut world = ConsensusSimulation {
             scenario,
             rng,
             now: 0,
@@ -251,9 +251,9 @@ impl World {
         self.clients();
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: SimulationEvent) {
         match event {
-            Event::Deliver { to, from, bytes } => {
+            SimulationEvent::Deliver { to, from, bytes } => {
                 let message = decode(&bytes).expect("what was encoded decodes");
                 self.trace = mix(self.trace, (to as u64) << 32 | bytes.len() as u64);
                 self.with_core(to, |core| {
@@ -262,17 +262,17 @@ impl World {
                     Ok(())
                 });
             }
-            Event::Work { node, start, work } => {
+            SimulationEvent::Work { node, start, work } => {
                 if self.hosts[node].start == start && self.hosts[node].core.is_some() {
                     self.work(node, work);
                 }
             }
-            Event::Restart { node } => {
+            SimulationEvent::Restart { node } => {
                 if self.hosts[node].core.is_none() {
                     self.start(node);
                 }
             }
-            Event::Mend { from, to } => {
+            SimulationEvent::Mend { from, to } => {
                 self.cuts.remove(&(from, to));
             }
         }
@@ -280,10 +280,10 @@ impl World {
 
     pub(crate) fn after(&mut self, delay: u64, node: usize, work: Work) {
         let start = self.hosts[node].start;
-        self.push(delay, Event::Work { node, start, work });
+        self.push(delay, SimulationEvent::Work { node, start, work });
     }
 
-    fn push(&mut self, delay: u64, event: Event) {
+    fn push(&mut self, delay: u64, event: SimulationEvent) {
         self.sequence += 1;
         self.queue.insert((self.now + delay, self.sequence), event);
     }
@@ -319,7 +319,7 @@ impl World {
             let delay = 1 + self.rng.below(if late { 150 } else { 8 });
             self.push(
                 delay,
-                Event::Deliver {
+                SimulationEvent::Deliver {
                     to,
                     from,
                     bytes: bytes.clone(),
@@ -367,22 +367,22 @@ impl World {
     fn cut(&mut self, from: usize, to: usize, length: u64) {
         if from != to {
             self.cuts.insert((from, to));
-            self.push(length, Event::Mend { from, to });
+            self.push(length, SimulationEvent::Mend { from, to });
         }
     }
 
     fn crash(&mut self, victim: usize) {
         let kept = self.rng.index(self.hosts[victim].writes.len() + 1);
-        let forgets = self.scenario.bug == Some(Bug::VoteForgotten);
+        let forgets = self.scenario.bug == Some(ConsensusBug::VoteForgotten);
         self.hosts[victim].crash(kept, forgets);
         self.trace = mix(self.trace, 0xdead ^ victim as u64);
         let pause = 20 + self.rng.below(800);
-        self.push(pause, Event::Restart { node: victim });
+        self.push(pause, SimulationEvent::Restart { node: victim });
     }
 
     fn start(&mut self, index: usize) {
         let rules = self.scenario.bug.and_then(|bug| match bug {
-            Bug::Without(rule) => Some(rule),
+            ConsensusBug::Without(rule) => Some(rule),
             _ => None,
         });
         if let Err(text) = self.hosts[index].boot(rules) {
@@ -444,7 +444,7 @@ impl World {
         }
         if self.rng.chance(0.2) {
             let must_see = self.decided.len() as u64;
-            let stale = self.scenario.bug == Some(Bug::StaleRead);
+            let stale = self.scenario.bug == Some(ConsensusBug::StaleRead);
             let token = self.hosts[at].next_read();
             let mut is_asked = false;
             let mut answer = None;
@@ -469,7 +469,7 @@ impl World {
     pub(crate) fn decide(&mut self, at: usize, entry: &LogEntry) {
         let decision = (entry.term, hash_entry(entry));
         let position = entry.index as usize;
-        let decided_alone = self.scenario.bug == Some(Bug::CommitWithoutQuorum)
+        let decided_alone = self.scenario.bug == Some(ConsensusBug::CommitWithoutQuorum)
             && entry.index <= self.hosts[at].applied;
         if decided_alone {
             // The planted bug must be found by what it does, not by entries that come twice.

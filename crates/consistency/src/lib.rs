@@ -4,13 +4,13 @@
 //! ```
 //! use seatrial_checker::{Checker, Validity};
 //! use seatrial_consistency::{Consistency, ConsistencyModel};
-//! use seatrial_interchange::import::{self, Format, Options};
+//! use seatrial_interchange::import::{self, Format, ImportOptions};
 //!
 //! let text = b"{:process 0, :type :invoke, :f :write, :value 1}
 //!              {:process 0, :type :ok, :f :write, :value 1}
 //!              {:process 1, :type :invoke, :f :read, :value nil}
 //!              {:process 1, :type :ok, :f :read, :value nil}";
-//! let history = import::read("run.edn", text, Format::Edn, Options::default())?;
+//! let history = import::read("run.edn", text, Format::Edn, ImportOptions::default())?;
 //! // The read is stale, which sequential consistency allows to another process.
 //! let verdict = Consistency::new(ConsistencyModel::Sequential).check(&history);
 //! assert_eq!(verdict.valid, Validity::Valid);

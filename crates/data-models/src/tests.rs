@@ -103,7 +103,7 @@ impl TestCall {
 
 /// How histories are made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
+pub(super) struct HistoryPlan {
     pub(super) operations: usize,
     pub(super) clients: u64,
     pub(super) size: u64,
@@ -114,7 +114,11 @@ pub(super) struct Plan {
 
 /// Runs random operations of concurrent clients, each of which takes effect at one instant between its invocation and its
 /// completion.
-pub(super) fn valid_calls<T: TestObject>(object: &T, rng: &mut Rng, plan: Plan) -> Vec<TestCall> {
+pub(super) fn valid_calls<T: TestObject>(
+    object: &T,
+    rng: &mut Rng,
+    plan: HistoryPlan,
+) -> Vec<TestCall> {
     let mut state = object.initial();
     let mut calls: Vec<TestCall> = Vec::new();
     // Open calls: the number, and whether it took effect.
@@ -185,7 +189,7 @@ pub(super) fn valid_calls<T: TestObject>(object: &T, rng: &mut Rng, plan: Plan) 
 pub(super) fn corrupt<T: TestObject>(
     object: &T,
     rng: &mut Rng,
-    plan: Plan,
+    plan: HistoryPlan,
     calls: &mut [TestCall],
 ) {
     for _ in 0..=rng.below(2) {
@@ -307,7 +311,7 @@ where
 }
 
 /// Compares the verdicts of a model with those of the brute force; returns how many histories were linearizable and how many not.
-pub(super) fn compare<T, M>(object: &T, model: &M, plan: Plan, seed: u64) -> [u64; 2]
+pub(super) fn compare<T, M>(object: &T, model: &M, plan: HistoryPlan, seed: u64) -> [u64; 2]
 where
     T: TestObject,
     M: HistoryModel + Clone + Send + Sync + 'static,
@@ -318,7 +322,7 @@ where
     let mut proven = [0; 4];
     let mut rng = Rng::from_seed(seed);
     for number in 0..histories(3_000) {
-        let plan = Plan {
+        let plan = HistoryPlan {
             operations: 1 + rng.index(plan.operations),
             clients: 1 + rng.below(plan.clients),
             size: 1 + rng.below(plan.size),
@@ -370,7 +374,7 @@ where
 
 /// Relations between histories: without operations that constrain, with all times doubled, and behind a legal prefix, a valid one
 /// stays valid.
-pub(super) fn metamorphic<T, M>(object: &T, model: &M, plan: Plan, seed: u64)
+pub(super) fn metamorphic<T, M>(object: &T, model: &M, plan: HistoryPlan, seed: u64)
 where
     T: TestObject,
     M: HistoryModel + Clone + Send + Sync + 'static,
@@ -451,7 +455,7 @@ pub(super) fn many_clients<T, M>(
         if clients > object.clients_max() {
             break;
         }
-        let plan = Plan {
+        let plan = HistoryPlan {
             operations: 2_000 + 2 * clients as usize,
             clients,
             size,

@@ -2,7 +2,7 @@
 //! `cargo test --benches`) everything runs once with tiny input. Rates count invocations and completions per second of
 //! processor time, the best of three rounds. Linux only.
 
-use seatrial_database::{Database, DatabaseWorkload, Options};
+use seatrial_database::{Database, DatabaseOptions, DatabaseWorkload};
 
 /// Seconds that this thread has run for, as the scheduler counts.
 fn processor_seconds() -> f64 {
@@ -18,9 +18,9 @@ fn main() {
     let operations = if is_bench { 2_000_000 } else { 2_000 };
     for workload in DatabaseWorkload::ALL {
         for &isolation in workload.levels().iter().rev() {
-            let options = Options {
+            let options = DatabaseOptions {
                 isolation: Some(isolation),
-                ..Options::new(workload, operations)
+                ..DatabaseOptions::new(workload, operations)
             };
             let mut least = f64::INFINITY;
             for _ in 0..3 {

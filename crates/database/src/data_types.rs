@@ -1,6 +1,6 @@
 //! A store of linearizable objects: sets, logs, block devices, registers, semaphores, locks.
 
-use super::options::{DatabaseWorkload, Options};
+use super::options::{DatabaseOptions, DatabaseWorkload};
 use super::step::{OperationFate, StepResult};
 use seatrial_generator::Places;
 use seatrial_history::{Key, OpType, Symbol, Value};
@@ -92,7 +92,7 @@ pub(super) struct TypedStore {
 }
 
 impl TypedStore {
-    pub(super) fn new(options: &Options, rng: &mut Rng) -> TypedStore {
+    pub(super) fn new(options: &DatabaseOptions, rng: &mut Rng) -> TypedStore {
         let running = (0..options.concurrency).map(|_| TypedOperation {
             key: 0,
             action: TypedAction::ReadSet,

@@ -1,6 +1,6 @@
 //! The keys in use, with their probabilities and retirement.
 
-use super::options::Options;
+use super::options::DatabaseOptions;
 use super::store::VersionStore;
 use seatrial_generator::Places;
 use seatrial_machine::Rng;
@@ -29,7 +29,11 @@ pub(super) struct LiveKeys {
 }
 
 impl LiveKeys {
-    pub(super) fn new(options: &Options, store: &mut VersionStore, rng: &mut Rng) -> LiveKeys {
+    pub(super) fn new(
+        options: &DatabaseOptions,
+        store: &mut VersionStore,
+        rng: &mut Rng,
+    ) -> LiveKeys {
         let mut keys = LiveKeys {
             live: Vec::new(),
             places: Places::new(options.keys as usize, options.distribution),

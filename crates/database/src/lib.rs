@@ -6,9 +6,9 @@
 //! than one of 10^6.
 //!
 //! ```
-//! use seatrial_database::{Database, Options, DatabaseWorkload};
+//! use seatrial_database::{Database, DatabaseOptions, DatabaseWorkload};
 //!
-//! let database = Database::new(&Options::new(DatabaseWorkload::ListAppend, 1_000))?;
+//! let database = Database::new(&DatabaseOptions::new(DatabaseWorkload::ListAppend, 1_000))?;
 //! let ops: Vec<_> = database.collect();
 //! assert_eq!(ops.len(), 1_000);
 //! # Ok::<(), seatrial_database::OptionsError>(())
@@ -17,12 +17,12 @@
 //! An anomaly is planted as a few operations on keys and processes of their own, so the verdict of the rest stays known:
 //!
 //! ```
-//! use seatrial_database::{Anomaly, Database, DatabaseWorkload, Options};
+//! use seatrial_database::{Anomaly, Database, DatabaseWorkload, DatabaseOptions};
 //!
-//! let options = Options {
+//! let options = DatabaseOptions {
 //!     anomalies: vec![Anomaly::G1c],
 //!     anomaly_rate: 0.01,
-//!     ..Options::new(DatabaseWorkload::ListAppend, 10_000)
+//!     ..DatabaseOptions::new(DatabaseWorkload::ListAppend, 10_000)
 //! };
 //! assert!(!options.is_valid());
 //! let mut database = Database::new(&options)?;
@@ -54,7 +54,7 @@ mod system;
 mod transactions;
 
 pub use anomaly::Anomaly;
-pub use options::{DatabaseWorkload, Options, OptionsError, StoreLevel};
+pub use options::{DatabaseOptions, DatabaseWorkload, OptionsError, StoreLevel};
 
 use planting::{Planting, PlantingTurn};
 use seatrial_history::Stamps;
@@ -109,7 +109,7 @@ struct SimulatedClient {
 /// It runs on one thread; encode and write the operations on another one.
 #[derive(Debug)]
 pub struct Database {
-    options: Options,
+    options: DatabaseOptions,
     rng: Rng,
     clients: Vec<SimulatedClient>,
     /// The time of each client's next event; of events at the same time the lower client comes first.
@@ -126,7 +126,7 @@ pub struct Database {
 
 impl Database {
     /// A database of these options, before its first operation; an error when the options are invalid.
-    pub fn new(options: &Options) -> Result<Database, OptionsError> {
+    pub fn new(options: &DatabaseOptions) -> Result<Database, OptionsError> {
         options.check()?;
         let mut rng = Rng::from_seed(options.seed);
         let system = StoreSystem::new(options, &mut rng);
@@ -196,7 +196,7 @@ impl Database {
     /// Draws the fate of an operation.
     fn fate(&mut self) -> OperationFate {
         let unit = self.rng.unit();
-        let Options { fail, info, .. } = self.options;
+        let DatabaseOptions { fail, info, .. } = self.options;
         if unit < fail {
             OperationFate::Abort
         } else if unit >= fail + info {

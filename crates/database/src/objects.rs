@@ -1,7 +1,7 @@
 //! A store of registers or sets: each key is an independent object.
 
 use super::keys::LiveKeys;
-use super::options::{DatabaseWorkload, Options, StoreLevel};
+use super::options::{DatabaseOptions, DatabaseWorkload, StoreLevel};
 use super::step::{OperationFate, StepResult};
 use super::store::{LAG_COMMITS_MAX, VersionStore};
 use seatrial_history::{Key, OpType, Symbol, Value};
@@ -44,7 +44,7 @@ pub(super) struct ObjectStore {
 }
 
 impl ObjectStore {
-    pub(super) fn new(options: &Options, rng: &mut Rng) -> ObjectStore {
+    pub(super) fn new(options: &DatabaseOptions, rng: &mut Rng) -> ObjectStore {
         let mut store = VersionStore::default();
         let keys = LiveKeys::new(options, &mut store, rng);
         let running = (0..options.concurrency).map(|_| OpenOp {

@@ -184,7 +184,7 @@ impl StoreLevel {
 /// Options of a simulated database.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches")]
-pub struct Options {
+pub struct DatabaseOptions {
     /// The operations of the clients.
     pub workload: DatabaseWorkload,
     /// Number of invocations and completions together.
@@ -227,10 +227,10 @@ pub struct Options {
     pub info: f64,
 }
 
-impl Options {
+impl DatabaseOptions {
     /// `operations` operations of a workload on a store of the strongest level, with defaults for all other options.
-    pub fn new(workload: DatabaseWorkload, operations: u64) -> Options {
-        Options {
+    pub fn new(workload: DatabaseWorkload, operations: u64) -> DatabaseOptions {
+        DatabaseOptions {
             workload,
             operations,
             isolation: None,

@@ -2,7 +2,7 @@
 
 use super::anomaly::{Anomaly, KEYS_MAX, MEMBERS_MAX, Member, PlantedMop};
 use super::data_types::PERMITS;
-use super::options::{DatabaseWorkload, Options};
+use super::options::{DatabaseOptions, DatabaseWorkload};
 use seatrial_history::{Key, Mop, Observed, OpType, Symbol, Value};
 use seatrial_machine::Rng;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(super) struct Planting {
 }
 
 impl Planting {
-    pub(super) fn new(options: &Options) -> Planting {
+    pub(super) fn new(options: &DatabaseOptions) -> Planting {
         // A queue has one key, so its store produces the anomalies itself.
         let is_queue = options.workload == DatabaseWorkload::Queue;
         Planting {

@@ -1,7 +1,7 @@
 //! A store of one first-in first-out queue.
 
 use super::anomaly::Anomaly;
-use super::options::Options;
+use super::options::DatabaseOptions;
 use super::step::{OperationFate, StepResult};
 use seatrial_history::{OpType, Symbol, Value};
 use seatrial_machine::Rng;
@@ -36,7 +36,7 @@ pub(super) struct QueueStore {
 }
 
 impl QueueStore {
-    pub(super) fn new(options: &Options) -> QueueStore {
+    pub(super) fn new(options: &DatabaseOptions) -> QueueStore {
         let running = (0..options.concurrency).map(|_| (QueueAction::Dequeue, Value::Nil));
         QueueStore {
             elements: VecDeque::new(),

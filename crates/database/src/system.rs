@@ -3,7 +3,7 @@
 use super::anomaly::Anomaly;
 use super::data_types::TypedStore;
 use super::objects::ObjectStore;
-use super::options::{DatabaseWorkload, Options};
+use super::options::{DatabaseOptions, DatabaseWorkload};
 use super::queue::QueueStore;
 use super::step::{OperationFate, StepResult};
 use super::transactions::TxnStore;
@@ -21,7 +21,7 @@ pub(super) enum StoreSystem {
 }
 
 impl StoreSystem {
-    pub(super) fn new(options: &Options, rng: &mut Rng) -> StoreSystem {
+    pub(super) fn new(options: &DatabaseOptions, rng: &mut Rng) -> StoreSystem {
         match options.workload {
             DatabaseWorkload::ListAppend | DatabaseWorkload::RwRegister => {
                 StoreSystem::Transactions(TxnStore::new(options, rng))

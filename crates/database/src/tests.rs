@@ -3,10 +3,10 @@ use seatrial_generator::KeyDistribution;
 use seatrial_history::{Mop, Observed};
 use std::collections::{BTreeMap, BTreeSet};
 
-fn options(workload: DatabaseWorkload, operations: u64, seed: u64) -> Options {
-    Options {
+fn options(workload: DatabaseWorkload, operations: u64, seed: u64) -> DatabaseOptions {
+    DatabaseOptions {
         seed,
-        ..Options::new(workload, operations)
+        ..DatabaseOptions::new(workload, operations)
     }
 }
 
@@ -20,13 +20,13 @@ fn same_seed_same_history() {
     let objects = objects.map(|workload| (workload, workload.strongest()));
     let transactions = StoreLevel::TRANSACTIONS.map(|level| (DatabaseWorkload::ListAppend, level));
     for (workload, isolation) in transactions.into_iter().chain(objects) {
-        let options = Options {
+        let options = DatabaseOptions {
             isolation: Some(isolation),
             ..options(workload, 3_000, 7)
         };
         let (one, two) = (Database::new(&options), Database::new(&options));
         assert!(one.unwrap().eq(two.unwrap()), "{isolation:?}");
-        let other = Options {
+        let other = DatabaseOptions {
             seed: 8,
             ..options.clone()
         };
@@ -36,7 +36,7 @@ fn same_seed_same_history() {
 }
 
 /// Any options at all.
-fn random_options(seed: u64) -> Options {
+fn random_options(seed: u64) -> DatabaseOptions {
     let mut rng = Rng::from_seed(seed);
     let workload = *rng.pick(&DatabaseWorkload::ALL);
     let low = 1 + rng.below(4) as u32;
@@ -45,7 +45,7 @@ fn random_options(seed: u64) -> Options {
     } else {
         rng.below(2)
     };
-    let mut options = Options {
+    let mut options = DatabaseOptions {
         isolation: Some(*rng.pick(workload.levels())),
         concurrency: 1 + rng.below(20) as u32,
         keys: 1 + rng.below(12) as u32,
@@ -163,7 +163,7 @@ fn lists_of_a_strict_store_grow_at_their_ends() {
 #[test]
 fn transactions_have_the_shape_that_is_asked_for() {
     for distribution in KeyDistribution::ALL {
-        let options = Options {
+        let options = DatabaseOptions {
             transaction_length: 1..=15,
             even_lengths: true,
             keys: 40,
@@ -188,7 +188,7 @@ fn transactions_have_the_shape_that_is_asked_for() {
         assert!(lengths[1..].iter().all(is_even), "{lengths:?}");
         assert!((23_000..25_000).contains(&writes), "{writes} of 32,000");
     }
-    let options = Options {
+    let options = DatabaseOptions {
         read_before_write: true,
         keys: 3,
         ..options(DatabaseWorkload::RwRegister, 4_000, 2)
@@ -213,7 +213,7 @@ fn an_anomaly_can_come_once_and_late() {
         vec![Anomaly::NonMonotonicRead],
         vec![Anomaly::G2Item, Anomaly::G1c],
     ] {
-        let options = Options {
+        let options = DatabaseOptions {
             anomalies: anomalies.clone(),
             anomaly_at: Some(0.9),
             ..options(DatabaseWorkload::RwRegister, 20_000, 4)
@@ -228,7 +228,7 @@ fn an_anomaly_can_come_once_and_late() {
         assert_eq!(crashed.len(), 20_000);
     }
     let first = |at: Option<f64>| {
-        let options = Options {
+        let options = DatabaseOptions {
             anomalies: vec![Anomaly::G1c],
             anomaly_at: at,
             info: 0.0,
@@ -246,7 +246,7 @@ fn an_anomaly_can_come_once_and_late() {
 #[test]
 fn a_key_may_be_written_for_ever() {
     for isolation in [StoreLevel::Serializable, StoreLevel::StrictSerializable] {
-        let options = Options {
+        let options = DatabaseOptions {
             isolation: Some(isolation),
             keys: 1,
             writes_per_key: 1 << 30..=1 << 30,
@@ -279,7 +279,7 @@ fn a_key_may_be_written_for_ever() {
 #[test]
 fn memory_does_not_grow_with_the_history() {
     for isolation in StoreLevel::TRANSACTIONS {
-        let options = Options {
+        let options = DatabaseOptions {
             isolation: Some(isolation),
             writes_per_key: 4..=16,
             info: 0.05,
@@ -300,7 +300,7 @@ fn memory_does_not_grow_with_the_history() {
 }
 
 /// Why a history with this change cannot be made.
-fn error_of(change: fn(&mut Options)) -> String {
+fn error_of(change: fn(&mut DatabaseOptions)) -> String {
     let mut options = options(DatabaseWorkload::ListAppend, 10, 1);
     change(&mut options);
     Database::new(&options).err().unwrap().to_string()

@@ -1,7 +1,7 @@
 //! A store of transactions on lists or registers, at any isolation level.
 
 use super::keys::LiveKeys;
-use super::options::{DatabaseWorkload, Options, StoreLevel};
+use super::options::{DatabaseOptions, DatabaseWorkload, StoreLevel};
 use super::step::{OperationFate, StepResult, exponential};
 use super::store::{KeyVersions, LAG_COMMITS_MAX, VersionStore};
 use seatrial_history::{Key, Mop, Observed, OpType, Symbol, Value};
@@ -146,7 +146,7 @@ pub(super) struct TxnStore {
 }
 
 impl TxnStore {
-    pub(super) fn new(options: &Options, rng: &mut Rng) -> TxnStore {
+    pub(super) fn new(options: &DatabaseOptions, rng: &mut Rng) -> TxnStore {
         let (execution, replica) = options.store().mechanism();
         let mut store = VersionStore::default();
         let keys = LiveKeys::new(options, &mut store, rng);

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 /// Counts: `+` appends a byte to the log and answers the count when it is durable, `?` answers the count, `j` answers what
 /// a job computes, `w` answers after 30 ms, `!` floods the asker.
-struct Counter {
+struct CommandCounter {
     count: u64,
     tickets: u64,
     waiting: Vec<(Ticket, NodeId, u64)>,
@@ -34,7 +34,7 @@ impl Job for Answer {
     }
 }
 
-impl Counter {
+impl CommandCounter {
     fn message(&mut self, now: Time, from: NodeId, bytes: &[u8], out: &mut Vec<Output<()>>) {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
@@ -79,7 +79,7 @@ fn answer(to: NodeId, count: u64) -> Output<()> {
     }
 }
 
-impl Machine for Counter {
+impl Machine for CommandCounter {
     type Request = ();
     type Reply = ();
 
@@ -106,7 +106,7 @@ impl Machine for Counter {
     }
 }
 
-fn boot(data: &DataFolder) -> Result<Booted<Counter>, String> {
+fn boot(data: &DataFolder) -> Result<Booted<CommandCounter>, String> {
     let disk = data.log(LogName::MAIN).map_err(|error| error.to_string())?;
     let mut bytes = vec![0; disk.len() as usize];
     disk.read_at(0, &mut bytes)
@@ -116,7 +116,7 @@ fn boot(data: &DataFolder) -> Result<Booted<Counter>, String> {
     }
     // After the counted bytes there may be a torn tail.
     let count = bytes.iter().take_while(|&&byte| byte == b'+').count() as u64;
-    let machine = Counter {
+    let machine = CommandCounter {
         count,
         tickets: 0,
         waiting: Vec::new(),
@@ -126,7 +126,7 @@ fn boot(data: &DataFolder) -> Result<Booted<Counter>, String> {
 }
 
 /// A server in a thread.
-struct Server {
+struct CommandServer {
     address: SocketAddr,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<Result<(), HostError>>,
@@ -183,7 +183,7 @@ fn hear_all(stream: &mut TcpStream) -> Vec<u8> {
     message
 }
 
-fn begin(data: &Path) -> Server {
+fn begin(data: &Path) -> CommandServer {
     let options = options(data);
     let (stop, stopped) = oneshot::channel::<()>();
     let (ready, address) = mpsc::channel();
@@ -198,14 +198,14 @@ fn begin(data: &Path) -> Server {
             stopped,
         )
     });
-    Server {
+    CommandServer {
         address: address.recv().unwrap(),
         stop,
         thread,
     }
 }
 
-impl Server {
+impl CommandServer {
     fn connect(&self) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream

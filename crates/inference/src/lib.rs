@@ -5,14 +5,14 @@
 //! use seatrial_checker::{Checker, Validity};
 //! use seatrial_cycles::Level;
 //! use seatrial_inference::ListAppend;
-//! use seatrial_interchange::import::{self, Format, Options};
+//! use seatrial_interchange::import::{self, Format, ImportOptions};
 //!
 //! // Both transactions read the empty list and append to it: one update is lost.
 //! let text = b"{:process 0 :type :invoke :f :txn :value [[:r 1 nil] [:append 1 1]]}
 //!              {:process 1 :type :invoke :f :txn :value [[:r 1 nil] [:append 1 2]]}
 //!              {:process 0 :type :ok :f :txn :value [[:r 1 []] [:append 1 1]]}
 //!              {:process 1 :type :ok :f :txn :value [[:r 1 []] [:append 1 2]]}";
-//! let history = import::read("run.edn", text, Format::Edn, Options::default())?;
+//! let history = import::read("run.edn", text, Format::Edn, ImportOptions::default())?;
 //! let verdict = ListAppend::new(Level::SnapshotIsolation).check(&history);
 //! assert_eq!(verdict.valid, Validity::Invalid);
 //! assert_eq!(verdict.anomalies["lost-update"], 1);

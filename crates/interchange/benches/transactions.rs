@@ -10,7 +10,7 @@ use seatrial_history::OpType;
 use seatrial_history::{Stamps, TransactionSink};
 use seatrial_interchange::export::registers::{RegisterLayout, RegisterWriter};
 use seatrial_interchange::import::registers::TransactionReader;
-use seatrial_interchange::import::{Format, Operations, Options};
+use seatrial_interchange::import::{FileOperations, Format, ImportOptions};
 use seatrial_machine::Rng;
 use std::fmt::Write as _;
 use workload::{Rounds, best};
@@ -91,7 +91,7 @@ fn texts(events: u64, by_session: bool, rng: &mut Rng) -> Texts {
 
 /// A row: the format, bytes and nanoseconds per read or write.
 fn measure(name: &str, bytes: &[u8], format: Format, rounds: Rounds) {
-    let options = Options::default();
+    let options = ImportOptions::default();
     let (sink, count) = best(rounds, || {
         let mut count = Count::default();
         let mut reader = TransactionReader::open(name, bytes, format, options);
@@ -99,7 +99,7 @@ fn measure(name: &str, bytes: &[u8], format: Format, rounds: Rounds) {
         count
     });
     let (made, _) = best(rounds, || {
-        let operations = Operations::open(name, bytes, Some(format), options);
+        let operations = FileOperations::open(name, bytes, Some(format), options);
         let operations = operations.expect("written by this bench");
         operations
             .map(|op| op.expect("written by this bench").index)
@@ -141,9 +141,9 @@ fn main() {
         rounds,
     );
     let mut writer = RegisterWriter::new(Vec::new(), RegisterLayout::Dbcop);
-    let options = Options::default();
+    let options = ImportOptions::default();
     let plume = texts.plume.as_bytes();
-    let operations = Operations::open("plume", plume, Some(Format::Plume), options);
+    let operations = FileOperations::open("plume", plume, Some(Format::Plume), options);
     for op in operations.expect("written by this bench") {
         let op = op.expect("written by this bench");
         writer.push(&op).expect("registers in a vector");

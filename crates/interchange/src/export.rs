@@ -4,7 +4,7 @@
 //! list of two integers where `f` is not `cas`. JSON has fewer shapes: keywords become strings, sets become arrays,
 //! infinite numbers become strings, and a map becomes an object when all its keys are keywords or integers (which become
 //! names such as `"7"`, read back as integers), otherwise an array of pairs. Both lose which lists of two are tuples of
-//! an independent key; [`crate::import::Options::keyed`] restores them.
+//! an independent key; [`crate::import::ImportOptions::keyed`] restores them.
 
 pub mod registers;
 
@@ -358,12 +358,12 @@ mod tests {
 
     #[test]
     fn keywords_of_edn_come_back_and_members_stand_once() {
-        use crate::import::{Format, Operations, Options};
+        use crate::import::{FileOperations, Format, ImportOptions};
         for name in "a|a-b|jepsen.etcd/kill|a'|a:b|<=|größe|x1?|r#1".split('|') {
             let op = read(Value::Word(name.into()));
             let text = pushed(&op, Layout::Edn).unwrap();
-            let (format, options) = (Some(Format::Edn), Options::default());
-            let mut read = Operations::open("x", text.as_bytes(), format, options).unwrap();
+            let (format, options) = (Some(Format::Edn), ImportOptions::default());
+            let mut read = FileOperations::open("x", text.as_bytes(), format, options).unwrap();
             assert_eq!(read.next().unwrap().unwrap(), op, "{text}");
         }
         for layout in [Layout::Edn, Layout::Json, Layout::JsonLines] {

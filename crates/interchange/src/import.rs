@@ -1,12 +1,12 @@
 //! Readers of histories in the formats of other tools.
 //!
 //! ```
-//! use seatrial_interchange::import::{self, Format, Options};
+//! use seatrial_interchange::import::{self, Format, ImportOptions};
 //!
 //! let text = b"{:process 0, :type :invoke, :f :read, :value nil}
 //!              {:process 0, :type :ok, :f :read, :value 3}";
 //! assert_eq!(import::detect("run.edn", text), Some(Format::Edn));
-//! let history = import::read("run.edn", text, Format::Edn, Options::default())?;
+//! let history = import::read("run.edn", text, Format::Edn, ImportOptions::default())?;
 //! assert_eq!(history.ops()[1].value.as_int(), Some(3));
 //! # Ok::<(), import::ImportError>(())
 //! ```
@@ -30,9 +30,9 @@ mod transaction;
 
 pub use chunks::{ChunkReadError, TextChunks};
 pub use jepsen::{JepsenError, JepsenFile, JepsenOperations, is_jepsen};
-pub use operations::Operations;
+pub use operations::FileOperations;
 
-use edn::Reader;
+use edn::EdnReader;
 use operation::KeyPlace;
 use seatrial_history::{History, Op};
 use std::fmt;
@@ -71,7 +71,7 @@ pub enum Format {
     DbcopJson,
     /// TimeKiller's JSON of transactions with the database's timestamps.
     TimeKiller,
-    /// Cobra's binary logs, one for each session ([`Operations::of_sessions`]).
+    /// Cobra's binary logs, one for each session ([`FileOperations::of_sessions`]).
     Cobra,
 }
 
@@ -141,14 +141,14 @@ impl Format {
 
 /// Properties of a history that its text does not contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct ImportOptions {
     /// Client values `[key value]` are tuples of one independent key (`jepsen.independent`), not plain lists.
     pub keyed: bool,
     /// The initial value of registers, in formats of transactions; `None`: the format's default (0, or no value).
     pub initial: Option<i64>,
 }
 
-impl Options {
+impl ImportOptions {
     fn keys(self) -> KeyPlace {
         if self.keyed {
             KeyPlace::Tuple
@@ -229,7 +229,7 @@ pub fn detect(name: &str, first: &[u8]) -> Option<Format> {
     if csv::is_header(&text) {
         return Some(Format::Csv);
     }
-    let mut reader = Reader::new(&text);
+    let mut reader = EdnReader::new(&text);
     reader.skip_blank().ok()?;
     if matches!(reader.peek(), Some(b'[' | b'(')) {
         reader.bump();
@@ -267,19 +267,24 @@ pub fn detect(name: &str, first: &[u8]) -> Option<Format> {
 
 /// The history in `bytes`. Operations without an index are numbered by position, unknown times are -1.
 ///
-/// Memory: the result, two to four times the size of the text, and one operation. [`Operations`] reads histories that do
+/// Memory: the result, two to four times the size of the text, and one operation. [`FileOperations`] reads histories that do
 /// not fit in memory.
 pub fn read(
     name: &str,
     bytes: &[u8],
     format: Format,
-    options: Options,
+    options: ImportOptions,
 ) -> Result<History, ImportError> {
-    collect(&mut Operations::open(name, bytes, Some(format), options)?)
+    collect(&mut FileOperations::open(
+        name,
+        bytes,
+        Some(format),
+        options,
+    )?)
 }
 
 /// All operations as a history in memory; at most 2³² - 2, more are an error.
-pub fn collect(operations: &mut Operations<impl Read>) -> Result<History, ImportError> {
+pub fn collect(operations: &mut FileOperations<impl Read>) -> Result<History, ImportError> {
     let mut ops: Vec<Op> = Vec::new();
     while let Some(op) = operations.next().transpose()? {
         if ops.len() == u32::MAX as usize - 1 {

@@ -6,7 +6,7 @@
 //!
 //! | format | times of clients | keys | an error is at | written |
 //! | --- | --- | --- | --- | --- |
-//! | `edn` (Jepsen, Elle) | yes, when `:time` is there | `[k v]`, with [`import::Options::keyed`] | line, column | yes |
+//! | `edn` (Jepsen, Elle) | yes, when `:time` is there | `[k v]`, with [`import::ImportOptions::keyed`] | line, column | yes |
 //! | `json` (lines or an array) | as EDN | as EDN | line, column | yes |
 //! | `porcupine` (logs of Jepsen, `history.txt`, EDN with `:key`) | their order | member `:key` | line, column | no |
 //! | `test.jepsen` ([`import::JepsenFile`]) | yes | tuples of `jepsen.independent` | byte | no |
@@ -37,7 +37,7 @@
 //!                      all others
 //! ```
 //!
-//! [`import::Operations`] owns the input and a window of it. A parser is asked for the next operation in the window; when it
+//! [`import::FileOperations`] owns the input and a window of it. A parser is asked for the next operation in the window; when it
 //! finds none and the input is not at its end, the window grows and the parser tries again. So an error is reported only
 //! once no further byte can turn it into an operation, memory is bounded by the longest operation (64 MiB in text), and
 //! the same bytes yield the same operations and errors for any length of reads. `Sequence` numbers operations, gives
@@ -49,13 +49,13 @@
 //!
 //! ```
 //! use seatrial_interchange::export::{Layout, TextWriter};
-//! use seatrial_interchange::import::{Operations, Options};
+//! use seatrial_interchange::import::{FileOperations, ImportOptions};
 //!
 //! // Any `std::io::Read`: a file, a pipe, a decompressor. The format comes from the first bytes.
 //! let text = "{:process 0, :type :invoke, :f :read, :value nil}
 //! {:process 0, :type :ok, :f :read, :value 3}
 //! {:process 0, :type :maybe, :f :read, :value 3}";
-//! let mut operations = Operations::open("run.edn", text.as_bytes(), None, Options::default())?;
+//! let mut operations = FileOperations::open("run.edn", text.as_bytes(), None, ImportOptions::default())?;
 //! assert_eq!(operations.format().name(), "edn");
 //!
 //! let mut writer = TextWriter::new(Vec::new(), Layout::Edn);

@@ -8,7 +8,7 @@
 #![allow(clippy::print_stdout, reason = "an example")]
 
 use seatrial_interchange::import::registers::TransactionReader;
-use seatrial_interchange::import::{Format, Options};
+use seatrial_interchange::import::{Format, ImportOptions};
 use seatrial_isolation::registers::ColumnsBuilder;
 use seatrial_isolation::{AxiomaticModel, Isolation};
 use std::io;
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let known: Vec<_> = AxiomaticModel::all().map(AxiomaticModel::name).collect();
         format!("there is no model {name:?}; there are {}", known.join(", "))
     })?;
-    let (input, options) = (io::stdin().lock(), Options::default());
+    let (input, options) = (io::stdin().lock(), ImportOptions::default());
     let mut builder = ColumnsBuilder::default();
     let mut reader = TransactionReader::open("standard input", input, Format::Plume, options);
     while reader.advance(&mut builder)? {}

@@ -52,7 +52,7 @@ use crate::without_times::WithoutTimes;
 use commit_order::Predecessors;
 use direct_axioms::{DirectInference, Sight};
 use exported_order::ExportedOrder;
-use observed_writers::Observer;
+use observed_writers::ObservedSessions;
 use seatrial_checker::{
     Aims, Anomaly, Checker, CommitOrderFigures, Details, FINDINGS_MAX, Figures, Findings,
     OnlineChecker, Validity, Verdict,
@@ -277,9 +277,11 @@ fn infer(
         AxiomaticModel::AxiomaticReadAtomic | AxiomaticModel::ReadYourWrites => {
             own_writes::infer(program, take);
         }
-        AxiomaticModel::MonotonicReads => observed_writers::infer(program, Observer::Own, take),
+        AxiomaticModel::MonotonicReads => {
+            observed_writers::infer(program, ObservedSessions::Own, take);
+        }
         AxiomaticModel::WritesFollowReads => {
-            observed_writers::infer(program, Observer::Sources, take);
+            observed_writers::infer(program, ObservedSessions::Sources, take);
         }
         _ => {}
     }

@@ -5,7 +5,7 @@ use crate::credentials::Credentials;
 use crate::data::Consumer;
 use crate::operation::{OperationAction, OperationInProgress};
 use seatrial_history::{Op, OpType, Value};
-use seatrial_kv::{ClientOptions, Failure, Outcome, Transaction};
+use seatrial_kv::{Failure, Outcome, Transaction, TransactionClientOptions};
 use seatrial_machine::Rng;
 use seatrial_runner::{self as runner, BoxFuture, ClientError, ClientSlot, Clients};
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub(crate) struct KvClients {
 struct Dial {
     address: SocketAddr,
     number: u32,
-    options: ClientOptions,
+    options: TransactionClientOptions,
     credentials: Credentials,
     connections: Arc<SharedConnections>,
 }
@@ -92,7 +92,7 @@ impl Clients for KvClients {
                 .lock()
                 .map_err(|_| "the tokens are lost")?
                 .word();
-            let mut options = ClientOptions::new(slot.node, seed);
+            let mut options = TransactionClientOptions::new(slot.node, seed);
             options.request_timeout = self.request_timeout;
             let dial = Dial {
                 address: slot.address,

@@ -2,7 +2,7 @@
 
 use crate::credentials::Credentials;
 use seatrial_host::{LinkOptions, PeerLink};
-use seatrial_kv::{Client, ClientOptions, Outcome, Transaction};
+use seatrial_kv::{Outcome, Transaction, TransactionClient, TransactionClientOptions};
 use seatrial_machine::Ticket;
 use std::collections::BTreeMap;
 use std::io;
@@ -54,7 +54,7 @@ impl SharedConnections {
         &self,
         address: SocketAddr,
         number: u32,
-        options: ClientOptions,
+        options: TransactionClientOptions,
         credentials: &Credentials,
     ) -> io::Result<SharedConnection> {
         let slot = self.slot(address, number);
@@ -78,7 +78,7 @@ impl SharedConnections {
 /// Opens a connection to a node.
 pub(crate) async fn connect(
     address: SocketAddr,
-    options: ClientOptions,
+    options: TransactionClientOptions,
     credentials: &Credentials,
 ) -> io::Result<SharedConnection> {
     let link = LinkOptions {
@@ -87,14 +87,14 @@ pub(crate) async fn connect(
         // Its clients notice that it is lost, and open a new one.
         reconnect_interval: None,
     };
-    let link = PeerLink::connect(address, Client::new(options), link).await?;
+    let link = PeerLink::connect(address, TransactionClient::new(options), link).await?;
     let (calls, queue) = mpsc::channel(QUEUE_LENGTH);
     tokio::spawn(carry(link, queue));
     Ok(SharedConnection { calls })
 }
 
 /// Forwards requests and replies until the connection is lost or the last client has gone.
-async fn carry(mut link: PeerLink<Client>, mut queue: mpsc::Receiver<Call>) {
+async fn carry(mut link: PeerLink<TransactionClient>, mut queue: mpsc::Receiver<Call>) {
     let mut batch = Vec::new();
     let mut under_way: BTreeMap<Ticket, oneshot::Sender<Outcome>> = BTreeMap::new();
     loop {

@@ -9,7 +9,7 @@
 //!
 //! ```text
 //!  Op ──► OperationInProgress ──► Procedure of its data type (data/) ──► Transaction ─┬─► KvClient ──► node process
-//!  completion ◄── retry at a conflict ◄──────────── answers ◄── Outcome ◄──────────────────┴─► simulated Client ──► World
+//!  completion ◄── retry at a conflict ◄──────────── answers ◄── Outcome ◄──────────────────┴─► TransactionClient ──► World
 //! ```
 //!
 //! # Reading order

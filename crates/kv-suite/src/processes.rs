@@ -5,7 +5,7 @@ use crate::connection::connect;
 use crate::credentials::Credentials;
 use seatrial_host::{Protocol, SecretKey};
 use seatrial_kv::message;
-use seatrial_kv::{ClientOptions, Outcome, StateDigest, Transaction};
+use seatrial_kv::{Outcome, StateDigest, Transaction, TransactionClientOptions};
 use seatrial_machine::Rng;
 use seatrial_runner::{BoxFuture, ClientError, NodePlace, NodeState, System, SystemMembers};
 use seatrial_suite::SuiteError;
@@ -115,7 +115,8 @@ impl System for KvSystem {
     fn formed<'a>(&'a self, places: &'a [NodePlace]) -> BoxFuture<'a, Result<(), ClientError>> {
         Box::pin(async move {
             for place in places {
-                let mut options = ClientOptions::new(place.node, rand_seed(place.address));
+                let mut options =
+                    TransactionClientOptions::new(place.node, rand_seed(place.address));
                 options.request_timeout = FORMED_TIMEOUT;
                 let credentials = Credentials {
                     key: self.key.as_ref().map(|it| it.key.clone()),

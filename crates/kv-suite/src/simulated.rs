@@ -10,7 +10,8 @@ use operator::{OPERATOR, Operator};
 use seatrial_generator::{Membership, Thread};
 use seatrial_history::{Op, Process};
 use seatrial_kv::{
-    Bug, Client, ClientOptions, Outcome, Replica, ReplicaOptions, ReplicaStatus, Transaction,
+    Bug, Outcome, Replica, ReplicaOptions, ReplicaStatus, Transaction, TransactionClient,
+    TransactionClientOptions,
 };
 use seatrial_machine::{
     DataFolder, Fault, FaultKind, Input, LogName, Machine, NodeId, OpenLog, Output, Rng, Ticket,
@@ -110,7 +111,7 @@ impl SimulatedSystem for KvWorld {
                 return Ok(Booted::new(Actor::Operator(operator)));
             }
             if id.is_client() {
-                let mut options = ClientOptions::new(id, seed);
+                let mut options = TransactionClientOptions::new(id, seed);
                 options.servers.clone_from(&servers);
                 // Clients begin at different nodes.
                 let home = id.number() as usize % servers.len();
@@ -118,7 +119,9 @@ impl SimulatedSystem for KvWorld {
                 options.request_timeout = timing.timeout;
                 options.hello_interval = timing.timeout / 4;
                 options.repeat_interval = timing.timeout / 3;
-                return Ok(Booted::new(Actor::Client(Box::new(Client::new(options)))));
+                return Ok(Booted::new(Actor::Client(Box::new(
+                    TransactionClient::new(options),
+                ))));
             }
             let mut options = ReplicaOptions::new(id, servers.iter().copied());
             options.bug = bug;
@@ -246,7 +249,7 @@ fn step<C>(call: C, action: OperationAction) -> ClientStep<C, StoreRequest> {
 /// A machine of the world.
 pub(crate) enum Actor {
     Replica(Box<Replica>),
-    Client(Box<Client>),
+    Client(Box<TransactionClient>),
     Operator(Operator),
 }
 

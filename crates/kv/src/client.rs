@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Options of a client.
 #[derive(Clone, Debug)]
-pub struct ClientOptions {
+pub struct TransactionClientOptions {
     /// The servers; the first one is asked first. Never empty.
     pub servers: Vec<NodeId>,
     /// Seed of the tokens. Two clients, or two starts of one client, must not have the same.
@@ -24,10 +24,10 @@ pub struct ClientOptions {
     pub waiting_max: usize,
 }
 
-impl ClientOptions {
+impl TransactionClientOptions {
     /// A client of one server, with default times: 5 s for a request, repeated each second, 100 ms for a hello.
-    pub fn new(server: NodeId, seed: u64) -> ClientOptions {
-        ClientOptions {
+    pub fn new(server: NodeId, seed: u64) -> TransactionClientOptions {
+        TransactionClientOptions {
             servers: vec![server],
             seed,
             request_timeout: Duration::from_secs(5),
@@ -44,11 +44,11 @@ impl ClientOptions {
 /// session, or the driver reports that the connection is closed, all requests under way are unknown, and the next one asks for a
 /// new session.
 ///
-/// A driver with real connections calls [`Client::connection_closed`] and [`Client::connection_opened`]; without such
+/// A driver with real connections calls [`Self::connection_closed`] and [`Self::connection_opened`]; without such
 /// calls (as on the simulated network) the client takes the servers for reachable and relies on its timeouts.
 #[derive(Debug)]
-pub struct Client {
-    options: ClientOptions,
+pub struct TransactionClient {
+    options: TransactionClientOptions,
     tokens: Rng,
     is_connected: bool,
     hello: Option<Hello>,
@@ -124,10 +124,10 @@ impl ClientSession {
     }
 }
 
-impl Client {
+impl TransactionClient {
     /// A client without a session.
-    pub fn new(options: ClientOptions) -> Client {
-        Client {
+    pub fn new(options: TransactionClientOptions) -> TransactionClient {
+        TransactionClient {
             tokens: Rng::from_seed(options.seed),
             options,
             is_connected: true,
@@ -145,7 +145,7 @@ impl Client {
     }
 
     /// Handles the end of the connection: transactions under way become unknown. Transactions that are not sent yet wait for
-    /// [`Client::connection_opened`] until their time limit.
+    /// [`TransactionClient::connection_opened`] until their time limit.
     pub fn connection_closed(&mut self, out: &mut Vec<Output<Outcome>>) {
         self.is_connected = false;
         self.hello = None;
@@ -352,17 +352,17 @@ impl ClientSession {
     }
 }
 
-impl Peer for Client {
+impl Peer for TransactionClient {
     fn connection_closed(&mut self, out: &mut Vec<Output<Outcome>>) {
-        Client::connection_closed(self, out);
+        TransactionClient::connection_closed(self, out);
     }
 
     fn connection_opened(&mut self, now: Time, out: &mut Vec<Output<Outcome>>) {
-        Client::connection_opened(self, now, out);
+        TransactionClient::connection_opened(self, now, out);
     }
 }
 
-impl Machine for Client {
+impl Machine for TransactionClient {
     type Request = Transaction;
     type Reply = Outcome;
 

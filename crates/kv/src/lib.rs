@@ -1,11 +1,11 @@
 //! A replicated key-value store: registers and append-only lists, multi-key transactions, strict serializability. Protocol,
 //! journal and state: `docs/formats/kv-protocol.md`, `docs/formats/kv-journal.md`.
 //!
-//! [`Replica`] is one member of a cluster and [`Client`] its counterpart; both are machines, so the same code serves real
-//! sockets and the simulator.
+//! [`Replica`] is one member of a cluster and [`TransactionClient`] its counterpart; both are machines, so the same code serves
+//! real sockets and the simulator.
 //!
 //! ```
-//! use seatrial_kv::{Client, ClientOptions, Outcome, Replica, ReplicaOptions, Transaction};
+//! use seatrial_kv::{TransactionClient, TransactionClientOptions, Outcome, Replica, ReplicaOptions, Transaction};
 //! use seatrial_machine::{DataFolder, Input, Machine, NodeId, Output, Ticket, Time};
 //! use std::sync::Arc;
 //!
@@ -14,7 +14,7 @@
 //! let data = DataFolder::open(Arc::new(seatrial_files::Files), folder.path()).unwrap();
 //! let files = data.file_folder();
 //! let (mut replica, _) = Replica::boot(&data, ReplicaOptions::new(node, [node])).unwrap();
-//! let mut client = Client::new(ClientOptions::new(node, 7));
+//! let mut client = TransactionClient::new(TransactionClientOptions::new(node, 7));
 //!
 //! let mut transaction = Transaction::new();
 //! transaction.append(b"list", b"one").unwrap();
@@ -69,7 +69,7 @@
 //! - No consensus algorithm: the crate `consensus` has it.
 //! - No reply before a quorum has made durable all that it depends on. (Planted bugs break this, and others of this list.)
 //! - No second execution of a request, however often and to whichever node it is sent.
-//! - No clock, socket or file: [`Replica`] and [`Client`] are machines. Time in the state is that of the log's entries.
+//! - No clock, socket or file: [`Replica`] and [`TransactionClient`] are machines. Time in the state is that of log entries.
 //! - No authentication and no protection against members that lie: links have the one, nothing has the other.
 
 mod admin_message;
@@ -103,7 +103,7 @@ pub use checkpoint::{
     CheckpointDiff, CheckpointError, CheckpointFiles, CheckpointSummary, DiffError, KeyDifference,
     changes_since, diff_checkpoints,
 };
-pub use client::{Client, ClientOptions};
+pub use client::{TransactionClient, TransactionClientOptions};
 pub use journal::JOURNAL;
 pub use outcome::{Doubt, Failure, Outcome};
 pub use recovery::BootError;

@@ -3,7 +3,7 @@
 use crate::journal::{BlockHead, JOURNAL, JournalOwner, JournalRecord};
 use seatrial_blocks::{Block, Frames, RecoverError, Recovery, Walker};
 use seatrial_consensus::{LogEntry, Payload, Vote};
-use seatrial_machine::{DataFolder, Log, LogName, NodeId};
+use seatrial_machine::{DataFolder, LogName, LogView, NodeId};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 
@@ -192,7 +192,7 @@ impl JournalContents {
     /// Reads a journal from its first position to its end. Memory: the entries after the checkpoint at `checkpoint`; of others
     /// the index and term. `keeps_replaced`: a planted bug.
     pub(crate) fn read(
-        log: &Log,
+        log: &LogView,
         owner: JournalOwner,
         checkpoint: u64,
         keeps_replaced: bool,

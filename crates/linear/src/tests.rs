@@ -4,15 +4,15 @@ use super::*;
 use expect_test::{Expect, expect};
 use seatrial_checker::{Checker as _, Validity, Verdict};
 use seatrial_history::{History, Op, OpType, Process, Value};
-use seatrial_interchange::import::{self, Format, Options};
+use seatrial_interchange::import::{self, Format, ImportOptions};
 use seatrial_machine::Rng;
 
 /// Judges EDN; values are tuples where a key is a word.
 fn check(model: Model, text: &str) -> Verdict {
     let keyed = text.contains("[:");
-    let options = Options {
+    let options = ImportOptions {
         keyed,
-        ..Options::default()
+        ..ImportOptions::default()
     };
     let history = import::read("a.edn", text.as_bytes(), Format::Edn, options).unwrap();
     Linearizable::new(model).check(&history)
@@ -145,7 +145,7 @@ fn what_makes_no_sense_is_unknown() {
         "some operations have a key and some have none"
     );
     let text = b"{:process 0 :type :invoke :f :read :value [1 nil]}";
-    let history = import::read("a", text, Format::Edn, Options::default()).unwrap();
+    let history = import::read("a", text, Format::Edn, ImportOptions::default()).unwrap();
     let verdict = Linearizable::new(Model::Register).check(&history);
     let reason = "op 0: its value looks like a tuple [key value]: read the history as keyed";
     assert_eq!(verdict.reason.as_deref(), Some(reason));

@@ -1,7 +1,7 @@
 //! The data folder of a machine, and what its boot returns.
 
 use crate::file::{FileFolder, FileName};
-use crate::{Log, LogName, Medium, OpenLog, Storage};
+use crate::{LogName, LogView, Medium, OpenLog, Storage};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,8 +44,8 @@ impl DataFolder {
     }
 
     /// A log; empty if it does not exist.
-    pub fn log(&self, name: LogName) -> io::Result<Log> {
-        Log::open(&*self.storage, &self.path, name)
+    pub fn log(&self, name: LogName) -> io::Result<LogView> {
+        LogView::open(&*self.storage, &self.path, name)
     }
 
     /// Names of all files, sorted, including files that were being written at a crash: a name implies a complete file only if

@@ -97,7 +97,7 @@ pub use fields::{FieldReader, MessageError};
 pub use figures::{counted, thousands};
 pub use file::{FileAnswer, FileError, FileFolder, FileName, FileQueue, FileResult, FileTask};
 pub use folder::{Booted, DataFolder};
-pub use log::{Log, LogName, LogReader, LogWriter, OpenLog, SEGMENT_LENGTH};
+pub use log::{LogName, LogReader, LogView, LogWriter, OpenLog, SEGMENT_LENGTH};
 pub use names::{nearest, unknown_name};
 pub use node::NodeId;
 pub use panic_text::panic_text;

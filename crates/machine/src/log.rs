@@ -117,37 +117,37 @@ const SPARES_MAX: usize = 2;
 
 /// One file of a log.
 #[derive(Clone, Debug)]
-struct Segment {
+struct LogSegment {
     start: u64,
     length: u64,
     path: PathBuf,
     medium: Arc<dyn Medium>,
 }
 
-impl Segment {
+impl LogSegment {
     const fn end(&self) -> u64 {
         self.start + self.length
     }
 }
 
-/// A log as it can be read: a [`Disk`] whose offsets are positions of the log, from [`Log::start`] to its length. Nothing is
+/// A log as it can be read: a [`Disk`] whose offsets are positions of the log, from [`LogView::start`] to its length. Nothing is
 /// held in memory but the list of its segments, each of which is an open file.
 ///
-/// It is a view of the files at the moment of [`Log::open`]. Bytes that were appended and are not durable yet may be in it.
+/// It is a view of the files at the moment of [`LogView::open`]. Bytes that were appended and are not durable yet may be in it.
 #[derive(Clone, Debug)]
-pub struct Log {
+pub struct LogView {
     name: LogName,
-    segments: Vec<Segment>,
+    segments: Vec<LogSegment>,
 }
 
-impl Log {
+impl LogView {
     /// Opens the segments of a log in a folder; a log without files is empty. Overlapping segments are an error. A missing
     /// segment is detected by the read that needs it.
-    pub fn open(storage: &dyn Storage, folder: &Path, name: LogName) -> io::Result<Log> {
+    pub fn open(storage: &dyn Storage, folder: &Path, name: LogName) -> io::Result<LogView> {
         let files = storage.list(folder)?;
         let mut starts: Vec<u64> = files.iter().filter_map(|it| name.start_of(it)).collect();
         starts.sort_unstable();
-        let mut segments: Vec<Segment> = Vec::with_capacity(starts.len());
+        let mut segments: Vec<LogSegment> = Vec::with_capacity(starts.len());
         for start in starts {
             let path = name.segment(folder, start);
             let medium = match storage.open(&path) {
@@ -165,14 +165,14 @@ impl Log {
                     format!("{before} ends at {end}, after the start of the next segment, {start}");
                 return Err(io::Error::new(ErrorKind::InvalidData, text));
             }
-            segments.push(Segment {
+            segments.push(LogSegment {
                 start,
                 length,
                 path,
                 medium,
             });
         }
-        Ok(Log { name, segments })
+        Ok(LogView { name, segments })
     }
 
     /// The first position of the log: everything before it was truncated.
@@ -188,9 +188,9 @@ impl Log {
     }
 }
 
-impl Disk for Log {
+impl Disk for LogView {
     fn len(&self) -> u64 {
-        self.segments.last().map_or(0, Segment::end)
+        self.segments.last().map_or(0, LogSegment::end)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -329,7 +329,7 @@ impl LogWriter {
     /// Opens a log and truncates it at its end; creates it if it is missing. Durable when this returns.
     pub fn open(storage: &Arc<dyn Storage>, folder: &Path, log: OpenLog) -> io::Result<LogWriter> {
         let (name, end) = (log.name, log.end);
-        let found = Log::open(&**storage, folder, name)?;
+        let found = LogView::open(&**storage, folder, name)?;
         if !(found.start()..=found.len()).contains(&end) {
             return Err(found.unreadable(
                 ErrorKind::InvalidInput,

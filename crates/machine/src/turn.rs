@@ -82,7 +82,7 @@ pub enum Output<P> {
         ticket: Ticket,
     },
     /// Free the space of this log before a position, in whole segments, after the appends that were pushed before. Not reported;
-    /// at the next start [`Log::start`](crate::Log::start) is the first position left.
+    /// at the next start [`LogView::start`](crate::LogView::start) is the first position left.
     TruncateHead {
         /// The log.
         log: LogName,

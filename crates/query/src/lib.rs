@@ -110,7 +110,7 @@ pub use moments::Moments;
 pub use number::Number;
 pub use part::Part;
 pub use pipeline::{
-    Clients, Keep, MopRef, MopsOfOps, OfKind, OpTest, Pipeline, Stage, Through, Whole,
+    ClientOps, KeepStage, MopRef, MopsOfOps, OfKind, OpTest, Pipeline, Stage, Through, Whole,
 };
 pub use question::Question;
 pub use selection::Selection;
@@ -172,7 +172,7 @@ pub fn ops() -> Pipeline<Ops, Whole> {
 }
 
 /// All operations of clients, borrowed from their chunks.
-pub fn clients() -> Pipeline<Ops, Keep<Whole, Clients>> {
+pub fn clients() -> Pipeline<Ops, KeepStage<Whole, ClientOps>> {
     ops().clients()
 }
 

@@ -79,75 +79,75 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
     }
 
     /// Replaces each item by `change` of it, which cannot borrow from the item.
-    pub fn map<U, F>(self, change: F) -> Pipeline<I, Map<S, F>>
+    pub fn map<U, F>(self, change: F) -> Pipeline<I, MapStage<S, F>>
     where
         F: for<'a> Fn(Passed<'a, I, S>) -> U + Send + Sync,
     {
-        Pipeline::of_stage(Map {
+        Pipeline::of_stage(MapStage {
             before: self.stage,
             change,
         })
     }
 
     /// Keeps the items that satisfy `keep`.
-    pub fn filter<F>(self, keep: F) -> Pipeline<I, Filter<S, F>>
+    pub fn filter<F>(self, keep: F) -> Pipeline<I, FilterStage<S, F>>
     where
         F: for<'a, 'b> Fn(&'b Passed<'a, I, S>) -> bool + Send + Sync,
     {
-        Pipeline::of_stage(Filter {
+        Pipeline::of_stage(FilterStage {
             before: self.stage,
             keep,
         })
     }
 
     /// Drops the items that satisfy `drop`.
-    pub fn remove<F>(self, drop: F) -> Pipeline<I, Remove<S, F>>
+    pub fn remove<F>(self, drop: F) -> Pipeline<I, RemoveStage<S, F>>
     where
         F: for<'a, 'b> Fn(&'b Passed<'a, I, S>) -> bool + Send + Sync,
     {
-        Pipeline::of_stage(Remove {
+        Pipeline::of_stage(RemoveStage {
             before: self.stage,
             drop,
         })
     }
 
     /// Replaces each item by `change` of it, and drops those for which it is `None`.
-    pub fn filter_map<U, F>(self, change: F) -> Pipeline<I, FilterMap<S, F>>
+    pub fn filter_map<U, F>(self, change: F) -> Pipeline<I, FilterMapStage<S, F>>
     where
         F: for<'a> Fn(Passed<'a, I, S>) -> Option<U> + Send + Sync,
     {
-        Pipeline::of_stage(FilterMap {
+        Pipeline::of_stage(FilterMapStage {
             before: self.stage,
             change,
         })
     }
 
     /// Replaces each item by all items of `change` of it, which cannot borrow from the item.
-    pub fn flat_map<U, F>(self, change: F) -> Pipeline<I, FlatMap<S, F>>
+    pub fn flat_map<U, F>(self, change: F) -> Pipeline<I, FlatMapStage<S, F>>
     where
         U: IntoIterator,
         F: for<'a> Fn(Passed<'a, I, S>) -> U + Send + Sync,
     {
-        Pipeline::of_stage(FlatMap {
+        Pipeline::of_stage(FlatMapStage {
             before: self.stage,
             change,
         })
     }
 
     /// Keeps the first `count` items and ends. Makes the question linear, in contrast to [`Pipeline::head`].
-    pub fn take(self, count: u64) -> Pipeline<I, Take<S>> {
-        Pipeline::of_stage(Take {
+    pub fn take(self, count: u64) -> Pipeline<I, TakeStage<S>> {
+        Pipeline::of_stage(TakeStage {
             before: self.stage,
             count,
         })
     }
 
     /// Keeps the items before the first that does not satisfy `keep`, and ends. Makes the question linear.
-    pub fn take_while<F>(self, keep: F) -> Pipeline<I, TakeWhile<S, F>>
+    pub fn take_while<F>(self, keep: F) -> Pipeline<I, TakeWhileStage<S, F>>
     where
         F: for<'a, 'b> Fn(&'b Passed<'a, I, S>) -> bool + Send + Sync,
     {
-        Pipeline::of_stage(TakeWhile {
+        Pipeline::of_stage(TakeWhileStage {
             before: self.stage,
             keep,
         })
@@ -157,17 +157,17 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
 /// Stages for operations.
 impl<I: Items, S: Stage<I, Out = Ops>> Pipeline<I, S> {
     /// Keeps the operations of clients.
-    pub fn clients(self) -> Pipeline<I, Keep<S, Clients>> {
-        self.keep(Clients)
+    pub fn clients(self) -> Pipeline<I, KeepStage<S, ClientOps>> {
+        self.keep(ClientOps)
     }
 
     /// Keeps the operations of this type.
-    pub fn of_kind(self, kind: OpType) -> Pipeline<I, Keep<S, OfKind>> {
+    pub fn of_kind(self, kind: OpType) -> Pipeline<I, KeepStage<S, OfKind>> {
         self.keep(OfKind(kind))
     }
 
-    fn keep<T: OpTest>(self, test: T) -> Pipeline<I, Keep<S, T>> {
-        Pipeline::of_stage(Keep {
+    fn keep<T: OpTest>(self, test: T) -> Pipeline<I, KeepStage<S, T>> {
+        Pipeline::of_stage(KeepStage {
             before: self.stage,
             test,
         })
@@ -258,12 +258,12 @@ impl<I: Items> Stage<I> for Whole {
 
 /// See [`Pipeline::map`].
 #[derive(Clone, Copy, Debug)]
-pub struct Map<S, F> {
+pub struct MapStage<S, F> {
     before: S,
     change: F,
 }
 
-impl<I: Items, U, S: Stage<I>, F> Stage<I> for Map<S, F>
+impl<I: Items, U, S: Stage<I>, F> Stage<I> for MapStage<S, F>
 where
     F: for<'a> Fn(Passed<'a, I, S>) -> U + Send + Sync,
 {
@@ -288,12 +288,12 @@ where
 
 /// See [`Pipeline::filter`].
 #[derive(Clone, Copy, Debug)]
-pub struct Filter<S, F> {
+pub struct FilterStage<S, F> {
     before: S,
     keep: F,
 }
 
-impl<I: Items, S: Stage<I>, F> Stage<I> for Filter<S, F>
+impl<I: Items, S: Stage<I>, F> Stage<I> for FilterStage<S, F>
 where
     F: for<'a, 'b> Fn(&'b Passed<'a, I, S>) -> bool + Send + Sync,
 {
@@ -323,12 +323,12 @@ where
 
 /// See [`Pipeline::remove`].
 #[derive(Clone, Copy, Debug)]
-pub struct Remove<S, F> {
+pub struct RemoveStage<S, F> {
     before: S,
     drop: F,
 }
 
-impl<I: Items, S: Stage<I>, F> Stage<I> for Remove<S, F>
+impl<I: Items, S: Stage<I>, F> Stage<I> for RemoveStage<S, F>
 where
     F: for<'a, 'b> Fn(&'b Passed<'a, I, S>) -> bool + Send + Sync,
 {
@@ -364,9 +364,9 @@ pub trait OpTest: Send + Sync {
 
 /// See [`Pipeline::clients`].
 #[derive(Clone, Copy, Debug)]
-pub struct Clients;
+pub struct ClientOps;
 
-impl OpTest for Clients {
+impl OpTest for ClientOps {
     fn is_true_of(&self, op: OpView<'_>) -> bool {
         op.process().is_client()
     }
@@ -384,12 +384,12 @@ impl OpTest for OfKind {
 
 /// Operations with a property.
 #[derive(Clone, Copy, Debug)]
-pub struct Keep<S, T> {
+pub struct KeepStage<S, T> {
     before: S,
     test: T,
 }
 
-impl<I: Items, S: Stage<I, Out = Ops>, T: OpTest> Stage<I> for Keep<S, T> {
+impl<I: Items, S: Stage<I, Out = Ops>, T: OpTest> Stage<I> for KeepStage<S, T> {
     type Out = Ops;
     type State = S::State;
     const IS_LINEAR: bool = S::IS_LINEAR;
@@ -415,12 +415,12 @@ impl<I: Items, S: Stage<I, Out = Ops>, T: OpTest> Stage<I> for Keep<S, T> {
 
 /// See [`Pipeline::filter_map`].
 #[derive(Clone, Copy, Debug)]
-pub struct FilterMap<S, F> {
+pub struct FilterMapStage<S, F> {
     before: S,
     change: F,
 }
 
-impl<I: Items, U, S: Stage<I>, F> Stage<I> for FilterMap<S, F>
+impl<I: Items, U, S: Stage<I>, F> Stage<I> for FilterMapStage<S, F>
 where
     F: for<'a> Fn(Passed<'a, I, S>) -> Option<U> + Send + Sync,
 {
@@ -448,12 +448,12 @@ where
 
 /// See [`Pipeline::flat_map`].
 #[derive(Clone, Copy, Debug)]
-pub struct FlatMap<S, F> {
+pub struct FlatMapStage<S, F> {
     before: S,
     change: F,
 }
 
-impl<I: Items, U: IntoIterator, S: Stage<I>, F> Stage<I> for FlatMap<S, F>
+impl<I: Items, U: IntoIterator, S: Stage<I>, F> Stage<I> for FlatMapStage<S, F>
 where
     F: for<'a> Fn(Passed<'a, I, S>) -> U + Send + Sync,
 {
@@ -479,12 +479,12 @@ where
 
 /// See [`Pipeline::take`].
 #[derive(Clone, Copy, Debug)]
-pub struct Take<S> {
+pub struct TakeStage<S> {
     before: S,
     count: u64,
 }
 
-impl<I: Items, S: Stage<I>> Stage<I> for Take<S> {
+impl<I: Items, S: Stage<I>> Stage<I> for TakeStage<S> {
     type Out = S::Out;
     /// The state of the stage before, and the number of items that passed.
     type State = (S::State, u64);
@@ -517,12 +517,12 @@ impl<I: Items, S: Stage<I>> Stage<I> for Take<S> {
 
 /// See [`Pipeline::take_while`].
 #[derive(Clone, Copy, Debug)]
-pub struct TakeWhile<S, F> {
+pub struct TakeWhileStage<S, F> {
     before: S,
     keep: F,
 }
 
-impl<I: Items, S: Stage<I>, F> Stage<I> for TakeWhile<S, F>
+impl<I: Items, S: Stage<I>, F> Stage<I> for TakeWhileStage<S, F>
 where
     F: for<'a, 'b> Fn(&'b Passed<'a, I, S>) -> bool + Send + Sync,
 {

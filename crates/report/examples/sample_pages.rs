@@ -7,14 +7,14 @@ use seatrial_checker::Verdict;
 use seatrial_history::History;
 use seatrial_report::{Drawing, Report, html, text};
 use std::path::Path;
-use synthetic::Shape;
+use synthetic::SyntheticShape;
 
 fn main() -> std::io::Result<()> {
     let folder = std::env::args()
         .nth(1)
         .unwrap_or_else(|| "sample-pages".to_owned());
     std::fs::create_dir_all(&folder)?;
-    let small = Shape {
+    let small = SyntheticShape {
         operations: 3_000,
         processes: 10,
         seconds: 30,
@@ -40,7 +40,7 @@ fn main() -> std::io::Result<()> {
     page(&folder, "transactions", &history, &verdicts)?;
     let many = synthetic::history(
         2,
-        Shape {
+        SyntheticShape {
             faults: 150,
             seconds: 300,
             operations: 20_000,
@@ -51,7 +51,7 @@ fn main() -> std::io::Result<()> {
     page(&folder, "empty", &History::default(), &[])?;
     let large = synthetic::history(
         3,
-        Shape {
+        SyntheticShape {
             operations: 100_000,
             processes: 50,
             seconds: 60,
@@ -62,7 +62,7 @@ fn main() -> std::io::Result<()> {
     if std::env::args().nth(2).is_some() {
         let huge = synthetic::history(
             4,
-            Shape {
+            SyntheticShape {
                 operations: 1_000_000,
                 processes: 100,
                 seconds: 600,

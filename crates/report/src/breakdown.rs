@@ -27,7 +27,7 @@ pub(crate) struct BreakdownFold;
 
 /// What [`BreakdownFold`] has counted.
 #[derive(Default)]
-pub(crate) struct Broken {
+pub(crate) struct BreakdownState {
     by_node: BTreeMap<String, Counts>,
     errors: BTreeMap<(OpType, String), u64>,
     /// The nodes of invocations of earlier chunks that have not completed, by position.
@@ -37,27 +37,27 @@ pub(crate) struct Broken {
 }
 
 impl Fold for BreakdownFold {
-    type Accumulator = Broken;
+    type Accumulator = BreakdownState;
     type Output = Breakdown;
 
     fn order(&self) -> Order {
         Order::Linear
     }
 
-    fn start(&self) -> Broken {
-        Broken::default()
+    fn start(&self) -> BreakdownState {
+        BreakdownState::default()
     }
 
-    fn reduce(&self, broken: &mut Broken, chunk: &Chunk) -> ControlFlow<()> {
+    fn reduce(&self, broken: &mut BreakdownState, chunk: &Chunk) -> ControlFlow<()> {
         broken.take(chunk);
         ControlFlow::Continue(())
     }
 
-    fn combine(&self, _: &mut Broken, _: Broken) -> ControlFlow<()> {
+    fn combine(&self, _: &mut BreakdownState, _: BreakdownState) -> ControlFlow<()> {
         unreachable!("a linear fold has one accumulator")
     }
 
-    fn finish(&self, mut broken: Broken) -> Breakdown {
+    fn finish(&self, mut broken: BreakdownState) -> Breakdown {
         for node in std::mem::take(&mut broken.open).into_values() {
             broken.count(OpType::Info, node, || "(never completed)".to_owned());
         }
@@ -72,7 +72,7 @@ impl Fold for BreakdownFold {
     }
 }
 
-impl Broken {
+impl BreakdownState {
     fn take(&mut self, chunk: &Chunk) {
         let first = chunk.first_position();
         self.done.clear();

@@ -4,7 +4,7 @@ use crate::drawing::ChartFigures;
 use crate::latency_chart::Point;
 use crate::page::FINDINGS_MAX;
 use crate::report::Report;
-use crate::series::Windows;
+use crate::series::TimeWindows;
 use seatrial_cause::FaultWindow;
 use seatrial_history::OpType;
 use serde_json::{Value as Json, json};
@@ -109,7 +109,7 @@ fn short(latency: u64) -> u64 {
 
 /// The points in columns: ticks of [`TICKS`] since the begin, thousandths of the decimal logarithm of the latency
 /// in nanoseconds, type and function in one number, index of the invocation.
-fn points_json(points: &[Point], windows: &Windows) -> Json {
+fn points_json(points: &[Point], windows: &TimeWindows) -> Json {
     let length = i128::from(windows.end()) - i128::from(windows.begin);
     let tick = |point: &Point| {
         let elapsed = i128::from(point.time) - i128::from(windows.begin);
@@ -135,7 +135,7 @@ const fn type_number(kind: OpType) -> u64 {
     }
 }
 
-fn fault_json(fault: &FaultWindow, windows: &Windows) -> Json {
+fn fault_json(fault: &FaultWindow, windows: &TimeWindows) -> Json {
     let end = if fault.instant {
         fault.begin
     } else {

@@ -4,7 +4,7 @@ use crate::breakdown::{Breakdown, BreakdownFold};
 use crate::excerpt::{Excerpt, named};
 use crate::latency_chart::{LatencyChart, Rates, latencies, rates};
 use crate::report::Report;
-use crate::series::{Functions, Windows};
+use crate::series::{Functions, TimeWindows};
 use seatrial_history::{ChunkSource, Fold as _, SourceError};
 use std::ops::ControlFlow;
 
@@ -22,7 +22,7 @@ pub struct Drawing {
 /// The figures of all charts.
 #[derive(Debug)]
 pub(crate) struct ChartFigures {
-    pub(crate) windows: Windows,
+    pub(crate) windows: TimeWindows,
     pub(crate) functions: Functions,
     pub(crate) latencies: LatencyChart,
     pub(crate) rates: Rates,
@@ -33,7 +33,7 @@ impl Drawing {
     pub fn read(report: &Report<'_>, source: &dyn ChunkSource) -> Result<Drawing, SourceError> {
         let operations = report.counts.count;
         let windows = report.overview.times();
-        let windows = windows.map(|times| Windows::over(times, operations));
+        let windows = windows.map(|times| TimeWindows::over(times, operations));
         let functions = Functions::of(&report.by_function);
         let asked = windows
             .as_ref()

@@ -1,6 +1,6 @@
 //! The points and distributions of the latency charts, and the rates, in bounded memory.
 
-use crate::series::{Functions, Windows};
+use crate::series::{Functions, TimeWindows};
 use seatrial_history::{Fold, OpType};
 use seatrial_query as query;
 use seatrial_query::Distribution;
@@ -66,7 +66,7 @@ struct Sampled {
 /// of the room and is only thinned beyond that. Within a type the time is cut into slices; the fastest and the slowest of
 /// every slice stay, the rest is a sample. So no outlier is lost, and density survives roughly.
 pub(crate) fn latencies(
-    windows: &Windows,
+    windows: &TimeWindows,
     functions: &Functions,
 ) -> impl Fold<Output = LatencyChart> {
     let point = |latency: &query::Latency<'_>| Point {
@@ -169,7 +169,7 @@ impl LatencyChart {
     /// nothing was invoked. Of the operations of one function, or of all.
     pub(crate) fn quantiles(
         &self,
-        windows: &Windows,
+        windows: &TimeWindows,
         function: Option<u8>,
     ) -> [Vec<Option<u64>>; 4] {
         let mut slots = vec![Distribution::default(); windows.count];
@@ -190,7 +190,7 @@ impl LatencyChart {
 pub(crate) type Rates = BTreeMap<(u8, OpType), BTreeMap<usize, u64>>;
 
 /// Asks for all rates of a history.
-pub(crate) fn rates(windows: &Windows, functions: &Functions) -> impl Fold<Output = Rates> {
+pub(crate) fn rates(windows: &TimeWindows, functions: &Functions) -> impl Fold<Output = Rates> {
     query::clients()
         .filter(|op| op.kind() != OpType::Invoke && op.time() >= 0)
         .group_by(

@@ -45,7 +45,7 @@ impl Functions {
 
 /// The time of a history, cut into equal windows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Windows {
+pub(crate) struct TimeWindows {
     /// Begin of the first, in nanoseconds since the test began.
     pub(crate) begin: i64,
     /// Length of each in nanoseconds, at least 1.
@@ -63,9 +63,9 @@ const WINDOWS_MIN: i64 = 12;
 /// Operations that a window should hold on average, so that its quantiles mean something.
 const OPERATIONS_PER_WINDOW: i64 = 25;
 
-impl Windows {
+impl TimeWindows {
     /// Windows from the first to the last of these times, of a length that people like (1, 2 or 5 times a power of ten).
-    pub(crate) fn over((first, last): (i64, i64), operations: u64) -> Windows {
+    pub(crate) fn over((first, last): (i64, i64), operations: u64) -> TimeWindows {
         assert!(0 <= first && first <= last, "{first} to {last}");
         // Tests begin at 0; a history whose first operation came late by its own measure begins with it.
         let begin = if first > (last - first).max(1) {
@@ -78,7 +78,7 @@ impl Windows {
         let wanted = (operations / OPERATIONS_PER_WINDOW).clamp(WINDOWS_MIN, WINDOWS_MAX);
         let step = pleasant(length / wanted + 1);
         let count = (length as u64).div_ceil(step as u64) as usize;
-        Windows {
+        TimeWindows {
             begin,
             step,
             count,
@@ -137,7 +137,7 @@ mod tests {
         ];
         for times in cases {
             let ends = (times[0], times[times.len() - 1]);
-            let windows = Windows::over(ends, 1_000_000);
+            let windows = TimeWindows::over(ends, 1_000_000);
             assert!(windows.count <= WINDOWS_MAX as usize + 1, "{windows:?}");
             for time in times {
                 let slot = windows.slot(*time) as i64;
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn few_operations_make_wide_windows() {
-        let windows = |operations| Windows::over((0, 30_000_000_000), operations).count;
+        let windows = |operations| TimeWindows::over((0, 30_000_000_000), operations).count;
         assert_eq!(windows(10), 7);
         assert_eq!(windows(1_000), 31);
         assert_eq!(windows(1_000_000), 61);

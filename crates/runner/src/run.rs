@@ -18,7 +18,7 @@ use crate::{
 };
 use rustix::process::{Resource, getrlimit, setrlimit};
 use seatrial_check::{
-    CheckAnswer, Ground, NODE_STATES, Options, SharedSource, Unwatched, prove, proves,
+    CheckAnswer, CheckOptions, Ground, NODE_STATES, SharedSource, Unwatched, prove, proves,
 };
 use seatrial_checker::{Aims, Checker, Divergence, Overview, Validity, Verdict};
 use seatrial_generator::{
@@ -605,7 +605,7 @@ impl<'a> Run<'a> {
         if self.test.nodes.reports_states() {
             left.push(&Divergence);
         }
-        let options = Options {
+        let options = CheckOptions {
             aims: Aims {
                 certify,
                 ..Aims::default()

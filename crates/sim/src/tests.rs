@@ -12,7 +12,7 @@ use seatrial_machine::{
 use std::time::Duration;
 
 /// A counter with a log of one byte per increment. Requests and messages increment; the answer is the new count.
-struct Counter {
+struct SimulatedCounter {
     count: u64,
     waiting: Vec<(Ticket, u64)>,
     /// The planted bug: answers before the byte is durable.
@@ -21,10 +21,10 @@ struct Counter {
     alarms: u64,
 }
 
-impl Counter {
-    fn boot(data: &DataFolder, hasty: bool) -> Booted<Counter> {
+impl SimulatedCounter {
+    fn boot(data: &DataFolder, hasty: bool) -> Booted<SimulatedCounter> {
         let count = data.log(LogName::MAIN).unwrap().len();
-        let machine = Counter {
+        let machine = SimulatedCounter {
             count,
             waiting: Vec::new(),
             hasty,
@@ -50,7 +50,7 @@ enum Ask {
     Square(u64),
 }
 
-impl Machine for Counter {
+impl Machine for SimulatedCounter {
     type Request = Ask;
     type Reply = u64;
 
@@ -114,20 +114,20 @@ fn log_length<M: Machine>(world: &World<M>) -> usize {
 const A: NodeId = NodeId::server(1);
 const B: NodeId = NodeId::server(2);
 
-fn world(seed: u64, options: WorldOptions, hasty: bool) -> World<Counter> {
+fn world(seed: u64, options: WorldOptions, hasty: bool) -> World<SimulatedCounter> {
     let mut world = World::new(seed, options, move |_, data: &DataFolder| {
-        Ok(Counter::boot(data, hasty))
+        Ok(SimulatedCounter::boot(data, hasty))
     });
     world.add(A);
     world.add(B);
     world
 }
 
-fn settle(world: &mut World<Counter>) {
+fn settle(world: &mut World<SimulatedCounter>) {
     while world.step() {}
 }
 
-fn count(world: &World<Counter>, node: NodeId) -> u64 {
+fn count(world: &World<SimulatedCounter>, node: NodeId) -> u64 {
     world.machine(node).unwrap().count
 }
 
@@ -359,7 +359,7 @@ fn bits_rot_and_a_node_that_cannot_start_is_reported() {
         if bytes.iter().any(|&byte| byte != b'+') {
             return Err(format!("{node}: damaged"));
         }
-        Ok(Counter::boot(data, false))
+        Ok(SimulatedCounter::boot(data, false))
     });
     world.add(A);
     world.request(A, Ticket(1), Ask::Increment);
@@ -374,7 +374,7 @@ fn bits_rot_and_a_node_that_cannot_start_is_reported() {
 #[test]
 fn a_log_that_is_said_to_be_longer_than_the_disk_is_refused() {
     let mut world = World::new(1, WorldOptions::default(), |_, data: &DataFolder| {
-        let mut booted = Counter::boot(data, false);
+        let mut booted = SimulatedCounter::boot(data, false);
         booted.logs[0].end += 1;
         Ok(booted)
     });

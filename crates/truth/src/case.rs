@@ -42,7 +42,7 @@ impl Kind {
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum CaseOutcome {
     /// It took place.
     Ok,
     /// It did not.
@@ -64,7 +64,7 @@ pub(crate) struct Micro {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Txn {
     pub(crate) process: u8,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: CaseOutcome,
     pub(crate) micros: Vec<Micro>,
     /// When it was invoked; each event of a case has a time of its own.
     pub(crate) begun: u16,
@@ -74,7 +74,7 @@ pub(crate) struct Txn {
 
 impl Txn {
     pub(crate) fn is_ok(&self) -> bool {
-        self.outcome == Outcome::Ok
+        self.outcome == CaseOutcome::Ok
     }
 
     /// What it writes: keys and values, in order.
@@ -113,7 +113,7 @@ impl Case {
         let mut members = 0;
         for (number, txn) in self.txns.iter().enumerate() {
             let is_member = txn.is_ok()
-                || txn.outcome == Outcome::Info
+                || txn.outcome == CaseOutcome::Info
                     && txn.writes().any(|(key, value)| self.is_seen(key, value));
             members |= u8::from(is_member) << number;
         }
@@ -192,9 +192,9 @@ impl Case {
                 return op;
             }
             let kind = match txn.outcome {
-                Outcome::Ok => OpType::Ok,
-                Outcome::Fail => OpType::Fail,
-                Outcome::Info => OpType::Info,
+                CaseOutcome::Ok => OpType::Ok,
+                CaseOutcome::Fail => OpType::Fail,
+                CaseOutcome::Info => OpType::Info,
             };
             Op { kind, ..op }
         });
@@ -298,9 +298,9 @@ mod tests {
         let mut case = Case {
             kind: Kind::Lists,
             txns: vec![
-                txn(vec![append(1), append(2)], 0, 3, None, Outcome::Info),
-                txn(vec![read], 1, 9, Some(12), Outcome::Ok),
-                txn(vec![append(3)], 2, 4, Some(5), Outcome::Info),
+                txn(vec![append(1), append(2)], 0, 3, None, CaseOutcome::Info),
+                txn(vec![read], 1, 9, Some(12), CaseOutcome::Ok),
+                txn(vec![append(3)], 2, 4, Some(5), CaseOutcome::Info),
             ],
         };
         case.renumber();

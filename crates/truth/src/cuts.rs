@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use work::{WRITERS, Writer};
+use work::{CutWriter, WRITERS};
 
 /// The kinds of file systems, and the program that makes each.
 const KINDS: [(&str, &str); 2] = [("ext4", "mkfs.ext4"), ("xfs", "mkfs.xfs")];
@@ -161,7 +161,7 @@ fn add(all: &mut Sum, sum: &Sum) {
 /// One cut: an empty file system, a writer on it, the cut at some moment, and what is there afterwards.
 fn cut(
     program: &Program,
-    writer: &Writer,
+    writer: &CutWriter,
     kind: &str,
     disk: &mut LoopDisk,
     scratch: &Path,

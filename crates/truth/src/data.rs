@@ -4,7 +4,7 @@
 //! Definitions: Herlihy and Wing 1990 (an operation takes place at one instant between its invocation and its completion; one of
 //! unknown outcome at any later time, or never); Jepsen's checkers of the same names for the rest.
 
-use crate::case::Outcome;
+use crate::case::CaseOutcome;
 use crate::compare::without_digits;
 use crate::tally::{Class, Name, Tally};
 use seatrial_check::by_name;
@@ -79,7 +79,7 @@ struct DataOperation {
     f: &'static str,
     argument: DataValue,
     result: DataValue,
-    outcome: Outcome,
+    outcome: CaseOutcome,
     begun: usize,
     /// Missing when it never completed.
     ended: Option<usize>,
@@ -87,7 +87,7 @@ struct DataOperation {
 
 impl DataOperation {
     fn is_before(&self, other: &DataOperation) -> bool {
-        self.outcome == Outcome::Ok && self.ended.is_some_and(|ended| ended < other.begun)
+        self.outcome == CaseOutcome::Ok && self.ended.is_some_and(|ended| ended < other.begun)
     }
 }
 
@@ -158,20 +158,20 @@ fn step(kind: DataKind, state: &DataState, one: &DataOperation) -> Option<(DataS
 /// Is there an order in which each operation returns what it returned?
 fn is_linearizable(kind: DataKind, all: &DataOperations, done: u32, state: &DataState) -> bool {
     let is_done = |at: usize| done >> at & 1 == 1;
-    let open = |at: usize| !is_done(at) && all[at].outcome == Outcome::Ok;
+    let open = |at: usize| !is_done(at) && all[at].outcome == CaseOutcome::Ok;
     if !(0..all.len()).any(open) {
         return true;
     }
     (0..all.len()).any(|at| {
         let one = &all[at];
         let waits = (0..all.len()).any(|other| open(other) && all[other].is_before(one));
-        if is_done(at) || one.outcome == Outcome::Fail || waits {
+        if is_done(at) || one.outcome == CaseOutcome::Fail || waits {
             return false;
         }
         let Some((next, result)) = step(kind, state, one) else {
             return false;
         };
-        let is_seen = one.outcome != Outcome::Ok || result == one.result;
+        let is_seen = one.outcome != CaseOutcome::Ok || result == one.result;
         is_seen && is_linearizable(kind, all, done | 1 << at, &next)
     })
 }
@@ -180,7 +180,7 @@ fn is_linearizable(kind: DataKind, all: &DataOperations, done: u32, state: &Data
 fn is_kept(kind: DataKind, all: &DataOperations) -> Option<bool> {
     let ok = |f: &'static str| {
         let named = all.iter().filter(move |one| one.f == f);
-        named.filter(|one| one.outcome == Outcome::Ok)
+        named.filter(|one| one.outcome == CaseOutcome::Ok)
     };
     let result = |one: &DataOperation| one.result.number().unwrap_or_default();
     let argument = |one: &DataOperation| one.argument.number().unwrap_or_default();
@@ -210,7 +210,7 @@ fn is_kept(kind: DataKind, all: &DataOperations) -> Option<bool> {
         DataKind::Counter => {
             let adds = || {
                 all.iter()
-                    .filter(|one| one.f == "add" && one.outcome != Outcome::Fail)
+                    .filter(|one| one.f == "add" && one.outcome != CaseOutcome::Fail)
             };
             ok("read").all(|one| {
                 let sure = adds().filter(|add| add.is_before(one)).map(argument);
@@ -243,9 +243,9 @@ fn history(all: &DataOperations) -> History {
         let value = one.argument.value();
         let op = Op::invoke(Process::Client(one.process), one.f, value);
         let completion = match one.outcome {
-            Outcome::Ok => op.complete(OpType::Ok, one.result.value()),
-            Outcome::Fail => op.complete(OpType::Fail, op.value.clone()),
-            Outcome::Info => op.complete(OpType::Info, op.value.clone()),
+            CaseOutcome::Ok => op.complete(OpType::Ok, one.result.value()),
+            CaseOutcome::Fail => op.complete(OpType::Fail, op.value.clone()),
+            CaseOutcome::Info => op.complete(OpType::Info, op.value.clone()),
         };
         events.push((one.begun, op));
         events.extend(one.ended.map(|ended| (ended, completion)));
@@ -313,7 +313,7 @@ fn operations(kind: DataKind, rng: &mut Rng) -> DataOperations {
                 f,
                 result: argument.clone(),
                 argument,
-                outcome: Outcome::Ok,
+                outcome: CaseOutcome::Ok,
                 begun: time,
                 ended: None,
             });
@@ -335,9 +335,9 @@ fn operations(kind: DataKind, rng: &mut Rng) -> DataOperations {
                 one.ended = Some(time);
             }
             one.outcome = match done {
-                _ if is_lost => Outcome::Info,
-                Some(true) => Outcome::Ok,
-                _ => Outcome::Fail,
+                _ if is_lost => CaseOutcome::Info,
+                Some(true) => CaseOutcome::Ok,
+                _ => CaseOutcome::Fail,
             };
             let process = if is_lost { next_process } else { one.process };
             next_process += u64::from(is_lost);
@@ -363,7 +363,8 @@ fn disturb(kind: DataKind, all: &mut DataOperations, rng: &mut Rng) {
             let is_told = ["read", "get", "dequeue", "generate"].contains(&one.f);
             let can_succeed = !is_told || *result != DataValue::Nothing;
             if one.ended.is_some() {
-                one.outcome = *rng.pick(&[Outcome::Fail, Outcome::Ok][..=usize::from(can_succeed)]);
+                one.outcome =
+                    *rng.pick(&[CaseOutcome::Fail, CaseOutcome::Ok][..=usize::from(can_succeed)]);
             }
         }
         DataValue::All(all) => {
@@ -473,7 +474,7 @@ mod tests {
             f,
             argument,
             result,
-            outcome: Outcome::Ok,
+            outcome: CaseOutcome::Ok,
             begun,
             ended: Some(ended),
         }
@@ -509,11 +510,11 @@ mod tests {
             read(2, (4, 5)),
             read(1, (6, 7)),
         ];
-        lost[1].outcome = Outcome::Info;
+        lost[1].outcome = CaseOutcome::Info;
         assert_eq!(kept(lost.clone()), Some(false));
         lost.pop();
         assert_eq!(kept(lost.clone()), Some(true));
-        lost[1].outcome = Outcome::Fail;
+        lost[1].outcome = CaseOutcome::Fail;
         assert_eq!(kept(lost), Some(false));
     }
 

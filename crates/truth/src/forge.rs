@@ -1,6 +1,6 @@
 //! Forged certificates: the verifier must refuse false proofs and accept orders that explain a history.
 
-use crate::case::{Case, Kind, Outcome};
+use crate::case::{Case, CaseOutcome, Kind};
 use crate::compare::{CheckerUnderTest, ask, note, verify};
 use crate::graph::permutations;
 use crate::oracle::{Oracle, OracleAnswer};
@@ -268,7 +268,7 @@ impl Forger {
     fn orders(&self, case: &Case, rng: &mut Rng, claims: &mut Vec<Claim>) {
         let places = case.places();
         let mut numbers: Vec<usize> = (0..case.txns.len())
-            .filter(|&number| case.txns[number].outcome != Outcome::Fail)
+            .filter(|&number| case.txns[number].outcome != CaseOutcome::Fail)
             .collect();
         // Unread transactions of unknown outcome are included at random.
         let members = case.members();

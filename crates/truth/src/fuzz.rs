@@ -9,7 +9,7 @@ mod readers;
 use crate::child::{End, Program, scratch_folder};
 use anyhow::{Context as _, Result};
 use mutate::mutate;
-use readers::{DAMAGED, Reader, readers, serve};
+use readers::{DAMAGED, FuzzedReader, readers, serve};
 use seatrial_machine::Rng;
 use std::collections::BTreeMap;
 use std::fs;
@@ -131,7 +131,7 @@ pub(crate) fn run(program: &Program, options: FuzzOptions<'_>) -> Result<bool> {
 /// Makes the input of this number, has it read and looks at the end.
 fn input(
     program: &Program,
-    readers: &[Reader],
+    readers: &[FuzzedReader],
     number: u64,
     options: FuzzOptions<'_>,
     folder: &Path,

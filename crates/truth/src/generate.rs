@@ -1,7 +1,7 @@
 //! Random cases: simulated stores with faults, their histories disturbed, and shapes in which checkers went wrong before.
 
 use crate::case::{
-    Case, KEYS_MAX, Kind, LENGTH_MAX, Micro, Outcome, State, TRANSACTIONS_MAX, Txn, VALUE_MAX,
+    Case, CaseOutcome, KEYS_MAX, Kind, LENGTH_MAX, Micro, State, TRANSACTIONS_MAX, Txn, VALUE_MAX,
     elements, length, list,
 };
 use crate::shapes;
@@ -93,9 +93,9 @@ fn retry(case: &mut Case, rng: &mut Rng) {
     attempt.begun = 4 * rng.below(last + 2) as u16 + 1;
     attempt.ended = Some(attempt.begun + 4 * rng.below(last + 2) as u16 + 1);
     if case.txns[number].ended.is_some() && rng.chance(0.3) {
-        case.txns[number].outcome = Outcome::Fail;
+        case.txns[number].outcome = CaseOutcome::Fail;
     } else {
-        attempt.outcome = Outcome::Fail;
+        attempt.outcome = CaseOutcome::Fail;
     }
     if rng.chance(0.3) && attempt.micros.len() > 1 {
         attempt.micros.remove(rng.index(attempt.micros.len()));
@@ -236,7 +236,7 @@ impl<'a> StoreSimulation<'a> {
         });
         self.case.txns.push(Txn {
             process: self.process_of[client],
-            outcome: Outcome::Ok,
+            outcome: CaseOutcome::Ok,
             micros,
             begun,
             ended: None,
@@ -327,9 +327,9 @@ impl<'a> StoreSimulation<'a> {
         let txn = &mut self.case.txns[one.number];
         txn.ended = Some(ended);
         txn.outcome = match (is_lost, aborts) {
-            (true, _) => Outcome::Info,
-            (_, true) => Outcome::Fail,
-            _ => Outcome::Ok,
+            (true, _) => CaseOutcome::Info,
+            (_, true) => CaseOutcome::Fail,
+            _ => CaseOutcome::Ok,
         };
         if is_lost {
             if self.rng.chance(0.3) {
@@ -392,7 +392,7 @@ fn chaos(kind: Kind, rng: &mut Rng) -> Case {
         let begun = number as u16 * 10 + rng.below(25) as u16 * 2;
         txns.push(Txn {
             process: number as u8,
-            outcome: Outcome::Ok,
+            outcome: CaseOutcome::Ok,
             micros,
             begun,
             ended: Some(begun + 1 + 2 * rng.below(20) as u16),
@@ -430,7 +430,7 @@ fn disturb(case: &mut Case, rng: &mut Rng) {
         7 => {
             let txn = &mut case.txns[at];
             if txn.ended.is_some() {
-                txn.outcome = *rng.pick(&[Outcome::Ok, Outcome::Fail]);
+                txn.outcome = *rng.pick(&[CaseOutcome::Ok, CaseOutcome::Fail]);
             }
         }
         8 => {

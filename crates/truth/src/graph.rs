@@ -8,7 +8,7 @@
 //! a key is an order of the transactions that write it, each on top of the one before.
 
 use crate::case::{
-    Case, KEYS_MAX, Kind, Outcome, Set, TRANSACTIONS_MAX, Txn, elements, members_of,
+    Case, CaseOutcome, KEYS_MAX, Kind, Set, TRANSACTIONS_MAX, Txn, elements, members_of,
 };
 
 /// Edges: by transaction the set of its successors.
@@ -108,7 +108,7 @@ fn case_edges(case: &Case, relation: impl Fn(&Txn, &Txn) -> bool) -> Edges {
 
 /// What one version order of one key says.
 #[derive(Clone, Copy, Default)]
-struct Versions {
+struct VersionOrderEdges {
     ww: Edges,
     wr: Edges,
     rw: Edges,
@@ -116,9 +116,9 @@ struct Versions {
     cursor: bool,
 }
 
-impl Versions {
+impl VersionOrderEdges {
     /// Adds reads, each the reader and a version of this order (0 is the initial one).
-    fn read(mut self, order: &[usize], reads: &[(usize, usize)]) -> Versions {
+    fn read(mut self, order: &[usize], reads: &[(usize, usize)]) -> VersionOrderEdges {
         // By transaction the versions that it read before it wrote, as a set.
         let mut based_on = [0_u16; TRANSACTIONS_MAX];
         for &(reader, version) in reads {
@@ -157,14 +157,14 @@ struct GraphSearch<'a> {
     sessions: Edges,
     time: Edges,
     /// By key.
-    orders: Vec<Vec<Versions>>,
+    orders: Vec<Vec<VersionOrderEdges>>,
     kept: u16,
     steps: u32,
 }
 
 impl GraphSearch<'_> {
     /// All version orders of a key in which every read is of an installed version.
-    fn version_orders(&self, key: u8, strict: bool) -> Vec<Versions> {
+    fn version_orders(&self, key: u8, strict: bool) -> Vec<VersionOrderEdges> {
         let writers = members_of(self.members).filter(|&one| self.case.txns[one].has_written(key));
         let mut writers: Vec<usize> = writers.collect();
         let mut found = Vec::new();
@@ -180,7 +180,7 @@ impl GraphSearch<'_> {
     ///
     /// A read is of a version, not of a value (Adya 1999, section 4.2): where two transactions write the same value,
     /// a read of it is of either.
-    fn versions(&self, key: u8, order: &[usize], strict: bool) -> Option<Vec<Versions>> {
+    fn versions(&self, key: u8, order: &[usize], strict: bool) -> Option<Vec<VersionOrderEdges>> {
         let mut values = vec![0];
         for &writer in order {
             let before = values[values.len() - 1];
@@ -188,7 +188,7 @@ impl GraphSearch<'_> {
             let mine = writes.filter(|write| write.0 == key);
             values.push(mine.fold(before, |held, (_, value)| self.case.kind.write(held, value)));
         }
-        let mut versions = Versions::default();
+        let mut versions = VersionOrderEdges::default();
         for (at, &one) in order.iter().enumerate() {
             for &other in &order[at + 1..] {
                 versions.ww[one] |= 1 << other;
@@ -457,7 +457,10 @@ fn has_garbage(case: &Case) -> bool {
 /// The longest read of a list; nothing when two reads are not prefixes of one another.
 fn longest_read(case: &Case, key: u8) -> Option<Vec<u64>> {
     let mut longest: Vec<u64> = Vec::new();
-    let ok = case.txns.iter().filter(|txn| txn.outcome == Outcome::Ok);
+    let ok = case
+        .txns
+        .iter()
+        .filter(|txn| txn.outcome == CaseOutcome::Ok);
     let reads = ok.flat_map(|txn| &txn.micros);
     for read in reads.filter(|micro| !micro.is_write && micro.key == key) {
         let seen: Vec<u64> = elements(read.value).collect();

@@ -61,4 +61,4 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-pub use run::{Options, run};
+pub use run::{TruthOptions, run};

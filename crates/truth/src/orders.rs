@@ -145,9 +145,9 @@ pub(crate) fn explains(case: &Case, rule: Rule, follows: Follows, order: &[usize
     for (number, txn) in case.txns.iter().enumerate() {
         let found = count(number);
         let is_fine = match txn.outcome {
-            crate::case::Outcome::Ok => found == times,
-            crate::case::Outcome::Fail => found == 0,
-            crate::case::Outcome::Info => found == times || found == 0,
+            crate::case::CaseOutcome::Ok => found == times,
+            crate::case::CaseOutcome::Fail => found == 0,
+            crate::case::CaseOutcome::Info => found == times || found == 0,
         };
         if !is_fine {
             return false;

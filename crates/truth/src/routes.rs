@@ -6,7 +6,7 @@ use crate::tally::{Class, Name, Tally, size};
 use anyhow::{Context as _, Result};
 use seatrial_checker::{Validity, Verdict, certify};
 use seatrial_history::{HistoryWriter, TestFile, WriterOptions};
-use seatrial_interchange::import::{self, Options};
+use seatrial_interchange::import::{self, ImportOptions};
 use seatrial_machine::Rng;
 use seatrial_verify::Verifier;
 use serde_json::Value as Json;
@@ -107,7 +107,12 @@ impl Routes {
     fn by_text(subject: &CheckerUnderTest, case: &Case) -> Result<RouteAnswer> {
         let text = case.edn();
         let format = import::detect("case.edn", text.as_bytes()).context("no format")?;
-        let history = import::read("case.edn", text.as_bytes(), format, Options::default())?;
+        let history = import::read(
+            "case.edn",
+            text.as_bytes(),
+            format,
+            ImportOptions::default(),
+        )?;
         let answered = ask(subject, &history);
         Ok(answer(
             &answered.verdict,

@@ -23,7 +23,7 @@ use std::time::Instant;
     name = "cargo xtask truth",
     about = "Compare every verdict and certificate with brute force on small histories"
 )]
-pub struct Options {
+pub struct TruthOptions {
     /// Number of histories of lists, of registers and of data types; other topics take a share of them.
     #[arg(long, default_value_t = 20_000)]
     pub histories: u64,
@@ -61,7 +61,7 @@ pub struct Options {
     pub keep: PathBuf,
 }
 
-impl Options {
+impl TruthOptions {
     fn threads(&self) -> usize {
         let cores = std::thread::available_parallelism().map_or(1, |it| it.get());
         self.threads.unwrap_or(cores).max(1)
@@ -105,7 +105,7 @@ const CUTS: &str = "cuts";
 const SAMPLES: &str = "samples";
 
 /// Runs the topics and prints their tables. Is there no disagreement?
-pub fn run(options: &Options) -> Result<bool> {
+pub fn run(options: &TruthOptions) -> Result<bool> {
     let names = TOPICS
         .iter()
         .map(|topic| topic.0)
@@ -159,7 +159,7 @@ pub fn run(options: &Options) -> Result<bool> {
 }
 
 /// Runs `histories` histories of one topic, on all threads.
-fn all_cases(topic: Topic, histories: u64, options: &Options) -> Result<Tally> {
+fn all_cases(topic: Topic, histories: u64, options: &TruthOptions) -> Result<Tally> {
     let threads = options.threads();
     let next = AtomicU64::new(options.first);
     let end = options.first + histories;
@@ -200,7 +200,7 @@ struct CheckWorker {
 }
 
 impl CheckWorker {
-    fn new(topic: Topic, options: &Options) -> Result<CheckWorker> {
+    fn new(topic: Topic, options: &TruthOptions) -> Result<CheckWorker> {
         let (subjects, forger, routes) = match topic {
             Topic::Verdicts(kind) => (subjects(kind), None, None),
             Topic::Forged(kind) => (subjects(kind), Some(Forger::new(kind)), None),

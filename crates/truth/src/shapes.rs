@@ -1,6 +1,6 @@
 //! Shapes of histories that checkers got wrong before, with random details.
 
-use crate::case::{Case, Kind, Micro, Outcome, Txn, list};
+use crate::case::{Case, CaseOutcome, Kind, Micro, Txn, list};
 use seatrial_machine::Rng;
 
 const fn write(key: u8, value: u64) -> Micro {
@@ -49,7 +49,7 @@ pub(crate) fn case(kind: Kind, rng: &mut Rng) -> Case {
     case
 }
 
-type Transactions = Vec<(Outcome, Vec<Micro>)>;
+type Transactions = Vec<(CaseOutcome, Vec<Micro>)>;
 
 /// All at once, one after another, or anything between; now and then two share a process.
 fn times(case: &mut Case, rng: &mut Rng) {
@@ -57,12 +57,12 @@ fn times(case: &mut Case, rng: &mut Rng) {
     for (number, txn) in case.txns.iter_mut().enumerate() {
         let (number, jitter) = (number as u16, rng.below(8) as u16);
         txn.begun = 100 * apart * number + 10 * jitter + number;
-        let is_open = txn.outcome == Outcome::Info && rng.chance(0.4);
+        let is_open = txn.outcome == CaseOutcome::Info && rng.chance(0.4);
         txn.ended = (!is_open).then_some(txn.begun + 90 + 10 * rng.below(8) as u16 + number);
     }
     for number in 1..case.txns.len() {
         let (one, other) = (&case.txns[number - 1], &case.txns[number]);
-        let is_free = one.outcome != Outcome::Info && one.ended < Some(other.begun);
+        let is_free = one.outcome != CaseOutcome::Info && one.ended < Some(other.begun);
         let process = one.process;
         if is_free && rng.chance(0.3) {
             case.txns[number].process = process;
@@ -77,11 +77,11 @@ fn unread_updates(rng: &mut Rng) -> Transactions {
     let mut all: Transactions = (1..=count)
         .map(|value| {
             let key = rng.below(keys) as u8;
-            (Outcome::Ok, vec![read(key, 0), write(key, value)])
+            (CaseOutcome::Ok, vec![read(key, 0), write(key, value)])
         })
         .collect();
     if rng.chance(0.4) {
-        all.push((Outcome::Ok, vec![read(0, rng.below(count + 1))]));
+        all.push((CaseOutcome::Ok, vec![read(0, rng.below(count + 1))]));
     }
     all
 }
@@ -90,19 +90,22 @@ fn unread_updates(rng: &mut Rng) -> Transactions {
 fn permuted_appends(rng: &mut Rng) -> Transactions {
     let count = 2 + rng.below(2);
     let mut seen: Vec<u64> = (1..=count).collect();
-    let mut all = vec![(Outcome::Ok, seen.iter().map(|&it| write(0, it)).collect())];
+    let mut all = vec![(
+        CaseOutcome::Ok,
+        seen.iter().map(|&it| write(0, it)).collect(),
+    )];
     if rng.chance(0.5) {
         let (one, other) = (rng.index(seen.len()), rng.index(seen.len()));
         seen.swap(one, other);
     }
     if rng.chance(0.4) {
         seen.insert(rng.index(seen.len() + 1), 7);
-        all.push((Outcome::Ok, vec![write(0, 7)]));
+        all.push((CaseOutcome::Ok, vec![write(0, 7)]));
     }
-    all.push((Outcome::Ok, vec![read(0, list(seen.clone()))]));
+    all.push((CaseOutcome::Ok, vec![read(0, list(seen.clone()))]));
     if rng.chance(0.5) {
         seen.truncate(rng.index(seen.len() + 1));
-        all.push((Outcome::Ok, vec![read(0, list(seen))]));
+        all.push((CaseOutcome::Ok, vec![read(0, list(seen))]));
     }
     all
 }
@@ -116,9 +119,9 @@ fn masked_future(rng: &mut Rng) -> Transactions {
     let mut micros = micros;
     micros.remove(skip);
     vec![
-        (Outcome::Ok, micros),
-        (Outcome::Ok, vec![write(0, 3)]),
-        (Outcome::Ok, vec![read(0, *rng.pick(&lists))]),
+        (CaseOutcome::Ok, micros),
+        (CaseOutcome::Ok, vec![write(0, 3)]),
+        (CaseOutcome::Ok, vec![read(0, *rng.pick(&lists))]),
     ]
 }
 
@@ -130,11 +133,11 @@ fn two_reads(rng: &mut Rng) -> Transactions {
         micros.insert(1, write(1, 1));
     }
     vec![
-        (Outcome::Ok, vec![write(0, 1)]),
-        (Outcome::Ok, vec![write(0, 2)]),
-        (Outcome::Ok, micros),
+        (CaseOutcome::Ok, vec![write(0, 1)]),
+        (CaseOutcome::Ok, vec![write(0, 2)]),
+        (CaseOutcome::Ok, micros),
         (
-            Outcome::Ok,
+            CaseOutcome::Ok,
             vec![read(0, *rng.pick(&lists)), read(1, rng.below(2))],
         ),
     ]
@@ -148,15 +151,15 @@ fn retried(kind: Kind, rng: &mut Rng) -> Transactions {
         Kind::Registers => rng.below(3),
     };
     let mut all = vec![
-        (Outcome::Fail, vec![write(0, 1)]),
-        (Outcome::Ok, vec![write(0, 1)]),
-        (Outcome::Ok, vec![seen(last)]),
+        (CaseOutcome::Fail, vec![write(0, 1)]),
+        (CaseOutcome::Ok, vec![write(0, 1)]),
+        (CaseOutcome::Ok, vec![seen(last)]),
     ];
     if rng.chance(0.5) {
-        all.insert(rng.index(all.len()), (Outcome::Ok, vec![write(0, 2)]));
+        all.insert(rng.index(all.len()), (CaseOutcome::Ok, vec![write(0, 2)]));
     }
     if rng.chance(0.3) {
-        all.insert(0, (Outcome::Fail, vec![write(0, 2)]));
+        all.insert(0, (CaseOutcome::Fail, vec![write(0, 2)]));
     }
     all
 }
@@ -164,20 +167,20 @@ fn retried(kind: Kind, rng: &mut Rng) -> Transactions {
 /// Two read what the other writes; a third looks.
 fn write_skew(kind: Kind, rng: &mut Rng) -> Transactions {
     let mut all = vec![
-        (Outcome::Ok, vec![read(1, 0), write(0, 1)]),
-        (Outcome::Ok, vec![read(0, rng.below(2)), write(1, 1)]),
+        (CaseOutcome::Ok, vec![read(1, 0), write(0, 1)]),
+        (CaseOutcome::Ok, vec![read(0, rng.below(2)), write(1, 1)]),
     ];
     if rng.chance(0.6) {
         let other = vec![read(0, rng.below(2)), read(1, rng.below(2))];
-        all.push((Outcome::Ok, other));
+        all.push((CaseOutcome::Ok, other));
     }
     if rng.chance(0.4) {
         let seen = match kind {
             Kind::Lists => *rng.pick(&[0, 0x1]),
             Kind::Registers => rng.below(2),
         };
-        all.push((Outcome::Info, vec![read(0, seen), write(1, 2)]));
-        all.push((Outcome::Ok, vec![read(1, *rng.pick(&[0x2, 0x12, 0x1]))]));
+        all.push((CaseOutcome::Info, vec![read(0, seen), write(1, 2)]));
+        all.push((CaseOutcome::Ok, vec![read(1, *rng.pick(&[0x2, 0x12, 0x1]))]));
     }
     if kind == Kind::Registers {
         for micro in all.iter_mut().flat_map(|txn| &mut txn.1) {
@@ -191,14 +194,14 @@ fn write_skew(kind: Kind, rng: &mut Rng) -> Transactions {
 fn blind_writes(rng: &mut Rng) -> Transactions {
     let count = 2 + rng.below(2);
     let mut all: Transactions = (1..=count)
-        .map(|value| (Outcome::Ok, vec![write(0, value), write(1, value)]))
+        .map(|value| (CaseOutcome::Ok, vec![write(0, value), write(1, value)]))
         .collect();
     for _ in 0..=rng.below(2) {
         let micros = vec![read(0, rng.below(count + 1)), read(1, rng.below(count + 1))];
-        all.push((Outcome::Ok, micros));
+        all.push((CaseOutcome::Ok, micros));
     }
     if rng.chance(0.2) {
-        all[0].0 = Outcome::Info;
+        all[0].0 = CaseOutcome::Info;
     }
     all
 }
@@ -212,9 +215,9 @@ fn split_session(rng: &mut Rng) -> Transactions {
         if key > 0 {
             micros.insert(0, read(key - 1, rng.below(2)));
         }
-        all.push((Outcome::Ok, micros));
+        all.push((CaseOutcome::Ok, micros));
     }
     let reads = (0..keys).map(|key| read(key, rng.below(2))).collect();
-    all.push((Outcome::Ok, reads));
+    all.push((CaseOutcome::Ok, reads));
     all
 }

@@ -1,6 +1,6 @@
 //! Shrinks a case while it shows the same disagreement.
 
-use crate::case::{Case, Kind, Outcome};
+use crate::case::{Case, CaseOutcome, Kind};
 
 /// The smallest case that can be had by leaving something out, one thing after another, for which `still` holds.
 pub(crate) fn shrink(case: &Case, still: &dyn Fn(&Case) -> bool) -> Case {
@@ -37,9 +37,9 @@ fn smaller(case: &Case) -> Vec<Case> {
     }
     for number in 0..case.txns.len() {
         let txn = &case.txns[number];
-        if txn.outcome == Outcome::Info {
+        if txn.outcome == CaseOutcome::Info {
             let mut other = case.clone();
-            other.txns[number].outcome = Outcome::Ok;
+            other.txns[number].outcome = CaseOutcome::Ok;
             if other.txns[number].ended.is_some() {
                 add(other);
             }

@@ -1,6 +1,6 @@
 //! The brute force against itself, against textbook histories, and against a checker that lies.
 
-use crate::case::{Case, Kind, Micro, Outcome, Txn, list};
+use crate::case::{Case, CaseOutcome, Kind, Micro, Txn, list};
 use crate::compare::{CheckerUnderTest, compare, subjects};
 use crate::forge::Forger;
 use crate::generate;
@@ -28,7 +28,7 @@ fn case(kind: Kind, transactions: &[&str]) -> Case {
     };
     let txns = transactions.iter().enumerate().map(|(number, text)| Txn {
         process: number as u8,
-        outcome: Outcome::Ok,
+        outcome: CaseOutcome::Ok,
         micros: text.split_whitespace().map(micro).collect(),
         begun: number as u16,
         ended: Some(100 + number as u16),
@@ -114,13 +114,13 @@ fn sessions_and_time_count_where_they_are_asked_for() {
     ];
     assert_eq!(kept(&stale, &weak), weak[..2]);
     // An operation of unknown outcome may take place at any later time.
-    stale.txns[0].outcome = Outcome::Info;
+    stale.txns[0].outcome = CaseOutcome::Info;
     stale.txns[1].process = 1;
     assert_eq!(kept(&stale, &models), models);
     stale.txns[1].micros[0].value = 1;
     assert_eq!(stale.members(), 0b11);
     assert_eq!(kept(&stale, &models), models);
-    stale.txns[0].outcome = Outcome::Fail;
+    stale.txns[0].outcome = CaseOutcome::Fail;
     assert_eq!(kept(&stale, &models), [""; 0]);
 }
 
@@ -228,9 +228,15 @@ fn what_implies_a_model_is_not_kept_without_it() {
 
 /// Does a transaction write what one that failed writes as well?
 fn is_retried(case: &Case) -> bool {
-    let failed = case.txns.iter().filter(|txn| txn.outcome == Outcome::Fail);
+    let failed = case
+        .txns
+        .iter()
+        .filter(|txn| txn.outcome == CaseOutcome::Fail);
     failed.flat_map(Txn::writes).any(|write| {
-        let mut others = case.txns.iter().filter(|txn| txn.outcome != Outcome::Fail);
+        let mut others = case
+            .txns
+            .iter()
+            .filter(|txn| txn.outcome != CaseOutcome::Fail);
         others.any(|txn| txn.writes().any(|other| other == write))
     })
 }
@@ -260,8 +266,8 @@ fn cases_are_of_all_sorts_and_the_same_for_a_seed() {
     let strict = count(&|case| Oracle::new(case).of("strict-serializable") == OracleAnswer::Kept);
     assert!((700..1_500).contains(&strict), "{strict}");
     let with = |outcome| move |case: &Case| case.txns.iter().any(|it| it.outcome == outcome);
-    assert!(count(&with(Outcome::Info)) > 300);
-    assert!(count(&with(Outcome::Fail)) > 200);
+    assert!(count(&with(CaseOutcome::Info)) > 300);
+    assert!(count(&with(CaseOutcome::Fail)) > 200);
     assert!(count(&|case| case.txns.len() >= 5) > 200);
     assert!(count(&is_retried) > 60);
     for case in &cases {

@@ -229,15 +229,15 @@ fn spawn(
 }
 
 /// The threads of a twin, and what its guest uses.
-struct Twin {
+struct TwinThreads {
     entrance: TwinEntrance,
     ways: Arc<TwinWays>,
     replies: Receiver<GuestReply>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Twin {
-    fn start(run: TwinRun) -> Result<Twin, SuiteError> {
+impl TwinThreads {
+    fn start(run: TwinRun) -> Result<TwinThreads, SuiteError> {
         let (replicas, inboxes): (Vec<_>, Vec<_>) = (0..REPLICAS).map(|_| channel()).unzip();
         let (jobs, work) = channel();
         let (sender, replies) = channel();
@@ -271,7 +271,7 @@ impl Twin {
             threads.push(spawn("twin owner", move || own(machine, &inputs, &owned))?);
             TwinEntrance::Queue(queue)
         };
-        let mut twin = Twin {
+        let mut twin = TwinThreads {
             entrance,
             ways,
             replies,
@@ -348,7 +348,7 @@ impl Twin {
     }
 }
 
-impl Drop for Twin {
+impl Drop for TwinThreads {
     fn drop(&mut self) {
         self.ways.has_ended.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -366,7 +366,7 @@ pub(crate) fn measure_twin(run: TwinRun) -> Result<TwinFigures, SuiteError> {
 }
 
 fn guest_loop(run: TwinRun) -> Result<TwinFigures, SuiteError> {
-    let twin = Twin::start(run)?;
+    let twin = TwinThreads::start(run)?;
     let request = Input::Request(Ticket(1), GuestRequest::Activate { generation: None });
     twin.entrance.give(request);
     twin.reply()?;

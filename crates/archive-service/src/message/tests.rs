@@ -1,5 +1,5 @@
 use super::*;
-use crate::answer::{Claimed, Description, Health, RefusalCode, SegmentDescription};
+use crate::answer::{Claimed, Health, RecordingDescription, RefusalCode, SegmentDescription};
 use crate::operation::{
     CopyRequest, LabelFilter, ListFilter, ReplayBound, ReplayFrom, ReplayRequest,
 };
@@ -56,57 +56,57 @@ fn replay(rng: &mut Rng) -> ReplayRequest {
     }
 }
 
-fn operation(rng: &mut Rng) -> Operation {
+fn operation(rng: &mut Rng) -> ArchiveOperation {
     let (recording, position) = (rng.word(), rng.word());
     match rng.below(17) {
-        0 => Operation::List {
+        0 => ArchiveOperation::List {
             after: recording,
             count_max: position as u32,
             filter: filter(rng),
         },
-        1 => Operation::Describe { recording },
-        2 => Operation::Start {
+        1 => ArchiveOperation::Describe { recording },
+        2 => ArchiveOperation::Start {
             label: text(rng),
             segment_length: position,
             durability: durability(rng),
             is_resumed: rng.chance(0.5),
         },
-        3 => Operation::Extend { recording },
-        4 => Operation::Stop { recording },
-        5 => Operation::Flush { recording },
-        6 => Operation::Truncate {
+        3 => ArchiveOperation::Extend { recording },
+        4 => ArchiveOperation::Stop { recording },
+        5 => ArchiveOperation::Flush { recording },
+        6 => ArchiveOperation::Truncate {
             recording,
             position,
         },
-        7 => Operation::Purge {
+        7 => ArchiveOperation::Purge {
             recording,
             before: position,
         },
-        8 => Operation::Detach {
+        8 => ArchiveOperation::Detach {
             recording,
             before: position,
         },
-        9 => Operation::Attach { recording },
-        10 => Operation::Delete { recording },
-        11 => Operation::Relabel {
+        9 => ArchiveOperation::Attach { recording },
+        10 => ArchiveOperation::Delete { recording },
+        11 => ArchiveOperation::Relabel {
             recording,
             label: text(rng),
         },
-        12 => Operation::Compact,
-        13 => Operation::Health,
-        15 => Operation::Copy(CopyRequest {
+        12 => ArchiveOperation::Compact,
+        13 => ArchiveOperation::Health,
+        15 => ArchiveOperation::Copy(CopyRequest {
             source: source(rng),
             label: text(rng),
             segment_length: position,
             durability: durability(rng),
             start: boundary(rng),
         }),
-        14 => Operation::Segments {
+        14 => ArchiveOperation::Segments {
             recording,
             from: position,
             count_max: rng.word() as u32,
         },
-        _ => Operation::Replay(replay(rng)),
+        _ => ArchiveOperation::Replay(replay(rng)),
     }
 }
 
@@ -128,8 +128,8 @@ fn boundary(rng: &mut Rng) -> Boundary {
     }
 }
 
-fn description(rng: &mut Rng) -> Description {
-    Description {
+fn description(rng: &mut Rng) -> RecordingDescription {
+    RecordingDescription {
         recording: rng.word(),
         is_recording: rng.chance(0.5),
         durability: durability(rng),
@@ -160,32 +160,32 @@ fn segment(rng: &mut Rng) -> SegmentDescription {
     }
 }
 
-fn answer(rng: &mut Rng) -> Answer {
+fn answer(rng: &mut Rng) -> ArchiveAnswer {
     match rng.below(8) {
-        0 => Answer::Done,
-        1 => Answer::List {
+        0 => ArchiveAnswer::Done,
+        1 => ArchiveAnswer::List {
             recordings: (0..rng.below(4)).map(|_| description(rng)).collect(),
             has_more: rng.chance(0.5),
         },
-        2 => Answer::Description(description(rng)),
-        3 => Answer::Claimed(Claimed {
+        2 => ArchiveAnswer::Description(description(rng)),
+        3 => ArchiveAnswer::Claimed(Claimed {
             claim: rng.word(),
             recording: rng.word(),
             next_message: rng.word(),
             position: rng.word(),
             durability: durability(rng),
         }),
-        4 => Answer::Position(rng.word()),
-        5 => Answer::ReplayBegun {
+        4 => ArchiveAnswer::Position(rng.word()),
+        5 => ArchiveAnswer::ReplayBegun {
             position: rng.word(),
             end: Some(rng.below(9)).filter(|_| rng.chance(0.5)),
             window_bytes: rng.word() as u32,
         },
-        6 => Answer::Segments {
+        6 => ArchiveAnswer::Segments {
             segments: (0..rng.below(4)).map(|_| segment(rng)).collect(),
             has_more: rng.chance(0.5),
         },
-        _ => Answer::Health(Health {
+        _ => ArchiveAnswer::Health(Health {
             uptime_ns: rng.word(),
             sessions: rng.word(),
             replays: rng.word(),
@@ -426,7 +426,7 @@ fn a_claimed_count_allocates_nothing() {
     let mut bytes = ServerMessage::Reply {
         session: 1,
         request: 2,
-        result: Ok(Answer::List {
+        result: Ok(ArchiveAnswer::List {
             recordings: Vec::new(),
             has_more: false,
         }),
@@ -443,7 +443,7 @@ fn the_byte_map_is_the_documented_one() {
     let request = ClientMessage::Request {
         session: 0x1716_1514_1312_1110,
         request: 0x2726_2524_2322_2120,
-        operation: Operation::Truncate {
+        operation: ArchiveOperation::Truncate {
             recording: 5,
             position: 6,
         },

@@ -1,9 +1,11 @@
 //! Jobs that change the catalog, and jobs that read recordings.
 
-use crate::answer::{Answer, Description, Refusal, RefusalCode, SegmentDescription};
+use crate::answer::{
+    ArchiveAnswer, RecordingDescription, Refusal, RefusalCode, SegmentDescription,
+};
 use crate::bug::ServiceBug;
 use crate::message::data_header;
-use crate::operation::{CopyRequest, LabelFilter, ListFilter, Operation, ReplayFrom};
+use crate::operation::{ArchiveOperation, CopyRequest, LabelFilter, ListFilter, ReplayFrom};
 use seatrial_archive::{Archive, ArchiveError, Segment};
 use seatrial_archive::{Cursor, CursorBound, CursorError, Origin, Pause};
 use seatrial_archive::{Durability, RecordingOptions, Writer, WriterProgress};
@@ -23,7 +25,7 @@ pub(crate) struct ArchiveLocation {
 /// A job for one operation on the catalog. It owns the archive while it runs, so there is at most one.
 pub(crate) struct ControlJob {
     pub(crate) archive: Box<Archive>,
-    pub(crate) operation: Operation,
+    pub(crate) operation: ArchiveOperation,
     /// Maximum number of recordings in one answer to a list.
     pub(crate) list_count_max: u32,
     pub(crate) bug: Option<ServiceBug>,
@@ -39,14 +41,14 @@ pub(crate) struct ControlResult {
 
 /// What a catalog operation returns.
 pub(crate) enum ControlOutcome {
-    Answer(Answer),
+    Answer(ArchiveAnswer),
     /// The writer of a claimed recording, its durability level, and whether the recording existed before.
     Writer(Box<Writer>, Durability, bool),
 }
 
-impl From<&Recording> for Description {
-    fn from(recording: &Recording) -> Description {
-        Description {
+impl From<&Recording> for RecordingDescription {
+    fn from(recording: &Recording) -> RecordingDescription {
+        RecordingDescription {
             recording: recording.id.0,
             is_recording: recording.stopped.is_none(),
             durability: recording.durability,
@@ -88,64 +90,64 @@ impl ControlJob {
         let (archive, now) = (&mut self.archive, self.now);
         let id = RecordingId;
         let answer = match &self.operation {
-            Operation::List {
+            ArchiveOperation::List {
                 after,
                 count_max,
                 filter,
             } => self.list(*after, *count_max, filter),
-            Operation::Describe { recording } => {
+            ArchiveOperation::Describe { recording } => {
                 let found = archive.recording(id(*recording)).map_err(refusal)?;
-                Answer::Description(Description::from(&found))
+                ArchiveAnswer::Description(RecordingDescription::from(&found))
             }
-            Operation::Segments {
+            ArchiveOperation::Segments {
                 recording,
                 from,
                 count_max,
             } => self.segments(id(*recording), Position(*from), *count_max)?,
-            Operation::Start { .. } => return self.start(),
-            Operation::Copy(copy) => {
+            ArchiveOperation::Start { .. } => return self.start(),
+            ArchiveOperation::Copy(copy) => {
                 let copy = copy.clone();
                 return self.copy(copy);
             }
-            Operation::Extend { recording } => {
+            ArchiveOperation::Extend { recording } => {
                 return self.extend(id(*recording));
             }
-            Operation::Truncate {
+            ArchiveOperation::Truncate {
                 recording,
                 position,
             } => {
                 let cut = archive.truncate(id(*recording), Position(*position), now);
-                Answer::Position(cut.map_err(refusal)?.0)
+                ArchiveAnswer::Position(cut.map_err(refusal)?.0)
             }
-            Operation::Purge { recording, before } => {
+            ArchiveOperation::Purge { recording, before } => {
                 let start = archive.purge(id(*recording), Position(*before), now);
-                Answer::Position(start.map_err(refusal)?.0)
+                ArchiveAnswer::Position(start.map_err(refusal)?.0)
             }
-            Operation::Detach { recording, before } => {
+            ArchiveOperation::Detach { recording, before } => {
                 let start = archive.detach(id(*recording), Position(*before), now);
-                Answer::Position(start.map_err(refusal)?.0)
+                ArchiveAnswer::Position(start.map_err(refusal)?.0)
             }
-            Operation::Attach { recording } => {
+            ArchiveOperation::Attach { recording } => {
                 let start = archive.attach(id(*recording), now);
-                Answer::Position(start.map_err(refusal)?.0)
+                ArchiveAnswer::Position(start.map_err(refusal)?.0)
             }
-            Operation::Delete { recording } => {
+            ArchiveOperation::Delete { recording } => {
                 archive.delete(id(*recording), now).map_err(refusal)?;
-                Answer::Done
+                ArchiveAnswer::Done
             }
-            Operation::Relabel { recording, label } => {
+            ArchiveOperation::Relabel { recording, label } => {
                 let labelled = archive.relabel(id(*recording), label, now);
                 labelled.map_err(refusal)?;
-                Answer::Done
+                ArchiveAnswer::Done
             }
-            Operation::Compact => {
+            ArchiveOperation::Compact => {
                 archive.compact().map_err(refusal)?;
-                Answer::Done
+                ArchiveAnswer::Done
             }
-            Operation::Stop { .. }
-            | Operation::Flush { .. }
-            | Operation::Health
-            | Operation::Replay(_) => {
+            ArchiveOperation::Stop { .. }
+            | ArchiveOperation::Flush { .. }
+            | ArchiveOperation::Health
+            | ArchiveOperation::Replay(_) => {
                 let text = "not an operation on the catalog";
                 return Err(Refusal::new(RefusalCode::NotAllowed, text));
             }
@@ -154,7 +156,7 @@ impl ControlJob {
     }
 
     fn start(&mut self) -> Result<ControlOutcome, Refusal> {
-        let Operation::Start {
+        let ArchiveOperation::Start {
             label,
             segment_length,
             durability,
@@ -213,17 +215,22 @@ impl ControlJob {
         Ok(ControlOutcome::Writer(Box::new(writer), durability, true))
     }
 
-    fn segments(&self, id: RecordingId, from: Position, count_max: u32) -> Result<Answer, Refusal> {
+    fn segments(
+        &self,
+        id: RecordingId,
+        from: Position,
+        count_max: u32,
+    ) -> Result<ArchiveAnswer, Refusal> {
         let count_max = count_max.min(self.list_count_max) as usize;
         let found = self.archive.segments(id, from, count_max + 1);
         let mut found = found.map_err(refusal)?;
         let has_more = found.len() > count_max;
         found.truncate(count_max);
         let segments = found.into_iter().map(SegmentDescription::from).collect();
-        Ok(Answer::Segments { segments, has_more })
+        Ok(ArchiveAnswer::Segments { segments, has_more })
     }
 
-    fn list(&self, after: u64, count_max: u32, filter: &ListFilter) -> Answer {
+    fn list(&self, after: u64, count_max: u32, filter: &ListFilter) -> ArchiveAnswer {
         let count_max = count_max.min(self.list_count_max) as usize;
         let by_catalog = RecordingFilter {
             label: match &filter.label {
@@ -243,11 +250,11 @@ impl ControlJob {
         let found = self.archive.list(&by_catalog);
         let matching = found.iter().filter(|it| matches_label(it));
         // One more than fits shows whether there are more.
-        let matching = matching.take(count_max + 1).map(Description::from);
-        let mut recordings: Vec<Description> = matching.collect();
+        let matching = matching.take(count_max + 1).map(RecordingDescription::from);
+        let mut recordings: Vec<RecordingDescription> = matching.collect();
         let has_more = recordings.len() > count_max;
         recordings.truncate(count_max);
-        Answer::List {
+        ArchiveAnswer::List {
             recordings,
             has_more,
         }

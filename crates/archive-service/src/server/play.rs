@@ -1,13 +1,13 @@
 //! Replays: credit of clients, and the results of reading jobs.
 
 use super::{ArchiveService, JobTarget, Out};
-use crate::answer::{Answer, Refusal, RefusalCode};
+use crate::answer::{ArchiveAnswer, Refusal, RefusalCode};
 use crate::bug::ServiceBug;
 use crate::message::{DATA_HEADER_LENGTH, ReplayState, ServerMessage};
 use crate::operation::{ReplayBound, ReplayFrom, ReplayRequest};
 use crate::server::job::{OpenJob, ReadJob, ReadResult};
 use crate::server::live_recording::RequestId;
-use crate::server::replay::{Replay, ReplayPhase};
+use crate::server::replay::{ReplayPhase, ServedReplay};
 use seatrial_archive::Pause;
 use seatrial_archive::Position;
 use seatrial_machine::{Output, Time};
@@ -40,7 +40,7 @@ impl ArchiveService {
         }
         session.replays += 1;
         session.window_bytes += u64::from(window);
-        let mut replay = Replay::new(request, window);
+        let mut replay = ServedReplay::new(request, window);
         let mut from = request.from;
         if let Some(live) = self.live_recordings.get(&request.recording) {
             let visible = live.visible(request.is_eager);
@@ -158,7 +158,7 @@ impl ArchiveService {
     fn report_state(
         &self,
         (session, number): RequestId,
-        replay: &Replay,
+        replay: &ServedReplay,
         state: ReplayState,
         refusal: Option<Refusal>,
         out: &mut Out,
@@ -342,7 +342,7 @@ impl ArchiveService {
         if !replay.is_begun {
             replay.is_begun = true;
             let open_end = Position(u64::MAX);
-            let begun = Answer::ReplayBegun {
+            let begun = ArchiveAnswer::ReplayBegun {
                 position: replay.position.0,
                 end: Some(replay.until)
                     .filter(|until| *until < open_end)

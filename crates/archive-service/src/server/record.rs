@@ -1,10 +1,10 @@
 //! Recording: claims, batches, and the results of writing jobs.
 
 use super::{ArchiveService, ControlPurpose, JobTarget, Out};
-use crate::answer::{Answer, Claimed, Refusal, RefusalCode};
+use crate::answer::{ArchiveAnswer, Claimed, Refusal, RefusalCode};
 use crate::bug::ServiceBug;
 use crate::message::{BatchPlace, ENTRIES_MAX, RecordProgress, ServerMessage};
-use crate::operation::Operation;
+use crate::operation::ArchiveOperation;
 use crate::server::live_recording::{LiveRecording, RequestId};
 use crate::server::write::{PendingBatch, WriteJob, WriteResult};
 use seatrial_archive::Durability;
@@ -43,7 +43,7 @@ impl ArchiveService {
                 position: live.reached.written_position,
                 durability: live.durability,
             };
-            self.answer(request, Ok(Answer::Claimed(claimed)), true, out);
+            self.answer(request, Ok(ArchiveAnswer::Claimed(claimed)), true, out);
         } else {
             let text = format!("recording {recording} is being recorded by another client");
             self.refuse(request, Refusal::new(RefusalCode::Recording, text), out);
@@ -56,7 +56,7 @@ impl ArchiveService {
         &mut self,
         now: Time,
         request: RequestId,
-        operation: Operation,
+        operation: ArchiveOperation,
         out: &mut Out,
     ) {
         let max = self.options.limits.claims_per_session_max;
@@ -118,7 +118,7 @@ impl ArchiveService {
             durability,
         };
         self.live_recordings.insert(recording, live);
-        self.answer(request, Ok(Answer::Claimed(claimed)), true, out);
+        self.answer(request, Ok(ArchiveAnswer::Claimed(claimed)), true, out);
         self.pump_recording(now, recording, out);
         self.wake_replays(recording, out);
     }
@@ -243,7 +243,7 @@ impl ArchiveService {
             self.pump_recording(now, recording, out);
         } else {
             // A stopped recording is durable: the answer is its end, from the catalog.
-            let operation = Operation::Describe { recording };
+            let operation = ArchiveOperation::Describe { recording };
             self.control(now, request, ControlPurpose::End, operation, out);
         }
     }
@@ -344,7 +344,7 @@ impl ArchiveService {
         for request in flushed {
             let result = match &failure {
                 Some(refusal) => Err(refusal.clone()),
-                None => Ok(Answer::Position(durable.0)),
+                None => Ok(ArchiveAnswer::Position(durable.0)),
             };
             self.answer(request, result, true, out);
         }
@@ -368,7 +368,7 @@ impl ArchiveService {
         for request in live.stoppers.into_iter().chain(live.flushes) {
             let result = match failure {
                 Some(refusal) => Err(refusal.clone()),
-                None => Ok(Answer::Position(end)),
+                None => Ok(ArchiveAnswer::Position(end)),
             };
             self.answer(request, result, true, out);
         }

@@ -24,7 +24,7 @@ pub(crate) enum ReplayPhase {
 /// One replay on the server: its cursor, unless a job owns it, and its credit. At most one job reads for it, one data
 /// message at a time, and only with credit. While it waits, its cursor holds no buffer.
 #[derive(Debug)]
-pub(crate) struct Replay {
+pub(crate) struct ServedReplay {
     pub(crate) recording: RecordingId,
     pub(crate) request: ReplayRequest,
     pub(crate) phase: ReplayPhase,
@@ -56,9 +56,9 @@ pub(crate) struct Replay {
     pub(crate) queue_number: Option<u64>,
 }
 
-impl Replay {
-    pub(crate) fn new(request: ReplayRequest, window_bytes: u32) -> Replay {
-        Replay {
+impl ServedReplay {
+    pub(crate) fn new(request: ReplayRequest, window_bytes: u32) -> ServedReplay {
+        ServedReplay {
             recording: RecordingId(request.recording),
             request,
             phase: ReplayPhase::Closed,

@@ -1,7 +1,7 @@
 //! Sends answers to sessions.
 
 use super::{ArchiveService, Out};
-use crate::answer::{Answer, Refusal};
+use crate::answer::{ArchiveAnswer, Refusal};
 use crate::message::ServerMessage;
 use crate::server::live_recording::RequestId;
 use seatrial_machine::Output;
@@ -19,7 +19,7 @@ impl ArchiveService {
     pub(super) fn answer(
         &mut self,
         (session, request): RequestId,
-        result: Result<Answer, Refusal>,
+        result: Result<ArchiveAnswer, Refusal>,
         is_kept: bool,
         out: &mut Out,
     ) {

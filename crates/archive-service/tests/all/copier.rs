@@ -3,8 +3,9 @@
 use crate::model::repair_holes;
 use seatrial_archive::{Archive, Cursor, CursorBound, Origin, Position, RecordingId};
 use seatrial_archive_service::{
-    Answer, Client, ClientReply, ClientRequest, CopySource, CopyTarget, Description, ListFilter,
-    Operation, ReplayBound, ReplayFrom, ReplayHandle, ReplayRequest, ServiceBug,
+    ArchiveAnswer, ArchiveClient, ArchiveOperation, ClientReply, ClientRequest, CopySource,
+    CopyTarget, ListFilter, RecordingDescription, ReplayBound, ReplayFrom, ReplayHandle,
+    ReplayRequest, ServiceBug,
 };
 use seatrial_machine::{Input, Machine, Output, Peer, Storage, Ticket, Time};
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ enum Asked {
 
 /// The destination: its archive, and a client of the source.
 pub(crate) struct Copier {
-    client: Client,
+    client: ArchiveClient,
     storage: Arc<dyn Storage>,
     archive: Archive,
     epoch: u64,
@@ -44,7 +45,7 @@ pub(crate) struct Copier {
 impl Copier {
     pub(crate) fn boot(
         storage: Arc<dyn Storage>,
-        client: Client,
+        client: ArchiveClient,
         epoch: u64,
         bug: Option<ServiceBug>,
     ) -> Result<Copier, String> {
@@ -136,7 +137,7 @@ impl Copier {
         todo: &mut Vec<Output<ClientReply>>,
     ) -> Result<(), String> {
         match (asked, reply) {
-            (Asked::List, ClientReply::Answer(Answer::List { recordings, .. })) => {
+            (Asked::List, ClientReply::Answer(ArchiveAnswer::List { recordings, .. })) => {
                 self.is_listing = false;
                 self.list_at = now + LIST_INTERVAL;
                 for found in recordings {
@@ -166,7 +167,7 @@ impl Copier {
     fn begin(
         &mut self,
         now: Time,
-        found: &Description,
+        found: &RecordingDescription,
         todo: &mut Vec<Output<ClientReply>>,
     ) -> Result<(), String> {
         if self.targets.contains_key(&found.recording) {
@@ -219,7 +220,7 @@ impl Machine for Copier {
         self.settle(now, todo, out);
         if self.list_at <= now && !self.is_listing {
             self.is_listing = true;
-            let list = Operation::List {
+            let list = ArchiveOperation::List {
                 after: 0,
                 count_max: 100,
                 filter: ListFilter::default(),

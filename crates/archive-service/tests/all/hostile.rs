@@ -3,8 +3,8 @@
 use seatrial_archive::Durability;
 use seatrial_archive_service::message::{ClientMessage, ServerMessage, VERSION};
 use seatrial_archive_service::{
-    ArchiveService, Client, ClientOptions, ClientRequest, FrameBatch, Operation, ReplayBound,
-    ReplayFrom, ReplayRequest, ServiceOptions,
+    ArchiveClient, ArchiveClientOptions, ArchiveOperation, ArchiveService, ClientRequest,
+    FrameBatch, ReplayBound, ReplayFrom, ReplayRequest, ServiceOptions,
 };
 use seatrial_machine::{Input, Machine, NodeId, Output, Rng, Ticket, Time};
 use seatrial_sim::MemoryStorage;
@@ -66,14 +66,14 @@ fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
 fn request(rng: &mut Rng) -> ClientRequest {
     let recording = 1 + rng.below(3);
     match rng.below(6) {
-        0 => ClientRequest::Ask(Operation::Start {
+        0 => ClientRequest::Ask(ArchiveOperation::Start {
             label: "x".to_owned(),
             segment_length: 2_048,
             durability: Durability::Batch,
             is_resumed: rng.chance(0.5),
         }),
-        1 => ClientRequest::Ask(Operation::Extend { recording }),
-        2 => ClientRequest::Ask(Operation::Truncate {
+        1 => ClientRequest::Ask(ArchiveOperation::Extend { recording }),
+        2 => ClientRequest::Ask(ArchiveOperation::Truncate {
             recording,
             position: rng.below(500),
         }),
@@ -106,7 +106,7 @@ fn changed_messages_harm_neither_the_service_nor_the_client() {
         let options = ServiceOptions::new(1_000);
         let opened = ArchiveService::open(storage, Path::new("archive"), options);
         let (mut service, _) = opened.expect("an empty archive opens");
-        let mut client = Client::new(ClientOptions::new(SERVER, seed));
+        let mut client = ArchiveClient::new(ArchiveClientOptions::new(SERVER, seed));
         let mut now = Time::ZERO;
         for step in 0..400 {
             now += Duration::from_millis(rng.below(300));

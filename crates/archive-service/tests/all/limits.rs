@@ -3,8 +3,8 @@
 use seatrial_archive::{Archive, Durability, RecordingOptions};
 use seatrial_archive_service::message::{ClientMessage, ServerMessage, VERSION};
 use seatrial_archive_service::{
-    Answer, ArchiveService, Health, Operation, RefusalCode, ReplayBound, ReplayFrom, ReplayRequest,
-    ServiceLimits, ServiceOptions,
+    ArchiveAnswer, ArchiveOperation, ArchiveService, Health, RefusalCode, ReplayBound, ReplayFrom,
+    ReplayRequest, ServiceLimits, ServiceOptions,
 };
 use seatrial_machine::{Input, Machine, NodeId, Output, Time};
 use seatrial_sim::MemoryStorage;
@@ -17,7 +17,7 @@ const BYTES: usize = 8 << 20;
 const MESSAGE: usize = 4 << 10;
 
 /// A service with one recording, its clock, and its effects.
-struct Server {
+struct LimitedService {
     service: ArchiveService,
     now: Time,
     jobs_max: usize,
@@ -26,7 +26,7 @@ struct Server {
 
 /// One client: a session and the number of its last request.
 #[derive(Clone, Copy)]
-struct Client {
+struct LimitedClient {
     id: NodeId,
     session: u64,
     request: u64,
@@ -43,8 +43,8 @@ fn limits() -> ServiceLimits {
     }
 }
 
-impl Server {
-    fn new(limits: ServiceLimits) -> Server {
+impl LimitedService {
+    fn new(limits: ServiceLimits) -> LimitedService {
         let storage = Arc::new(MemoryStorage::new());
         let folder = Path::new("archive");
         let (mut archive, _) = Archive::open(storage.clone(), folder, 1).unwrap();
@@ -64,7 +64,7 @@ impl Server {
             ..ServiceOptions::new(1_000)
         };
         let (service, _) = ArchiveService::open(storage, folder, options).unwrap();
-        Server {
+        LimitedService {
             service,
             now: Time::ZERO,
             jobs_max: 0,
@@ -103,7 +103,7 @@ impl Server {
         }
     }
 
-    fn hello(&mut self, number: u32) -> Result<Client, RefusalCode> {
+    fn hello(&mut self, number: u32) -> Result<LimitedClient, RefusalCode> {
         let id = NodeId::client(number);
         let hello = ClientMessage::Hello {
             version: VERSION,
@@ -115,7 +115,7 @@ impl Server {
         match ServerMessage::decode(&welcome.1) {
             Ok(ServerMessage::Welcome { granted, .. }) => {
                 let session = granted.map_err(|refusal| refusal.code)?.session;
-                Ok(Client {
+                Ok(LimitedClient {
                     id,
                     session,
                     request: 0,
@@ -125,7 +125,11 @@ impl Server {
         }
     }
 
-    fn ask(&mut self, client: &mut Client, operation: Operation) -> Vec<(NodeId, Vec<u8>)> {
+    fn ask(
+        &mut self,
+        client: &mut LimitedClient,
+        operation: ArchiveOperation,
+    ) -> Vec<(NodeId, Vec<u8>)> {
         client.request += 1;
         let (session, request) = (client.session, client.request);
         let message = ClientMessage::Request {
@@ -136,10 +140,10 @@ impl Server {
         self.deliver(client.id, &message)
     }
 
-    fn play(&mut self, client: &mut Client) -> Vec<(NodeId, Vec<u8>)> {
+    fn play(&mut self, client: &mut LimitedClient) -> Vec<(NodeId, Vec<u8>)> {
         self.ask(
             client,
-            Operation::Replay(ReplayRequest {
+            ArchiveOperation::Replay(ReplayRequest {
                 recording: 1,
                 from: ReplayFrom::Start,
                 bound: ReplayBound::End,
@@ -149,10 +153,10 @@ impl Server {
         )
     }
 
-    fn health(&mut self, client: &mut Client) -> Health {
-        for (_, message) in self.ask(client, Operation::Health) {
+    fn health(&mut self, client: &mut LimitedClient) -> Health {
+        for (_, message) in self.ask(client, ArchiveOperation::Health) {
             if let Ok(ServerMessage::Reply {
-                result: Ok(Answer::Health(health)),
+                result: Ok(ArchiveAnswer::Health(health)),
                 ..
             }) = ServerMessage::decode(&message)
             {
@@ -175,7 +179,7 @@ fn data(sent: &[(NodeId, Vec<u8>)], client: NodeId) -> u64 {
 
 #[test]
 fn sessions_that_read_nothing_stay_within_their_bound_and_block_no_other() {
-    let mut server = Server::new(limits());
+    let mut server = LimitedService::new(limits());
     let (mut sent, mut thieves) = (0, Vec::new());
     for number in 0..250 {
         let mut thief = server.hello(number).unwrap();
@@ -225,7 +229,7 @@ fn sessions_that_read_nothing_stay_within_their_bound_and_block_no_other() {
 
 #[test]
 fn who_takes_nothing_makes_room_for_others_when_all_sessions_are_taken() {
-    let mut server = Server::new(ServiceLimits {
+    let mut server = LimitedService::new(ServiceLimits {
         sessions_max: 10,
         session_timeout: Duration::from_mins(1),
         ..limits()
@@ -249,7 +253,7 @@ fn who_takes_nothing_makes_room_for_others_when_all_sessions_are_taken() {
 
 #[test]
 fn a_session_continues_over_a_new_connection() {
-    let mut server = Server::new(limits());
+    let mut server = LimitedService::new(limits());
     let mut client = server.hello(1).unwrap();
     let token = 2;
     let again = |session| ClientMessage::Hello {

@@ -2,8 +2,9 @@
 
 use seatrial_archive::{RecordingId, Source};
 use seatrial_archive_service::{
-    Answer, BlockBatch, Claimed, Client, ClientReply, ClientRequest, CopyRequest, Description,
-    ListFilter, Operation, RefusalCode, ReplayBound, ReplayFrom, ReplayHandle, ReplayRequest,
+    ArchiveAnswer, ArchiveClient, ArchiveOperation, BlockBatch, Claimed, ClientReply,
+    ClientRequest, CopyRequest, ListFilter, RecordingDescription, RefusalCode, ReplayBound,
+    ReplayFrom, ReplayHandle, ReplayRequest,
 };
 use seatrial_machine::{Input, Machine, NodeId, Output, Peer, Ticket, Time};
 use std::collections::BTreeMap;
@@ -15,8 +16,8 @@ const LIST_INTERVAL: Duration = Duration::from_millis(100);
 /// The purpose of a request; recordings are those of the source.
 enum Asked {
     List,
-    Claim(Description),
-    Describe(Description, Claimed),
+    Claim(RecordingDescription),
+    Describe(RecordingDescription, Claimed),
     Play(u64),
     Piece(ReplayHandle),
     Copied(ReplayHandle),
@@ -24,8 +25,8 @@ enum Asked {
 
 /// Between two services: a client of each.
 pub(crate) struct Pusher {
-    source: Client,
-    destination: Client,
+    source: ArchiveClient,
+    destination: ArchiveClient,
     /// The destination, as messages name it.
     there: NodeId,
     /// The copy of each recording of the source; 0 while it is being claimed.
@@ -41,8 +42,28 @@ pub(crate) struct Pusher {
 
 type Out = Vec<Output<ClientReply>>;
 
+/// Asks for what a recording has and its copy has not, the copy's last message included.
+fn missing(
+    found: &RecordingDescription,
+    claimed: &Claimed,
+    copy: &RecordingDescription,
+) -> ReplayRequest {
+    let has_any = claimed.next_message > copy.start.message;
+    ReplayRequest {
+        recording: found.recording,
+        from: if has_any {
+            ReplayFrom::Message(claimed.next_message - 1)
+        } else {
+            ReplayFrom::Position(claimed.position)
+        },
+        bound: ReplayBound::Follow,
+        window_bytes: 4 << 10,
+        is_eager: false,
+    }
+}
+
 impl Pusher {
-    pub(crate) fn new(source: Client, destination: Client, there: NodeId) -> Pusher {
+    pub(crate) fn new(source: ArchiveClient, destination: ArchiveClient, there: NodeId) -> Pusher {
         Pusher {
             source,
             destination,
@@ -97,16 +118,16 @@ impl Pusher {
         out: &mut Out,
     ) -> Result<(), String> {
         match (asked, reply) {
-            (Asked::List, ClientReply::Answer(Answer::List { recordings, .. })) => {
+            (Asked::List, ClientReply::Answer(ArchiveAnswer::List { recordings, .. })) => {
                 self.is_listing = false;
                 self.list_at = now + LIST_INTERVAL;
                 for found in recordings {
                     self.begin(now, found, out);
                 }
             }
-            (Asked::Claim(found), ClientReply::Answer(Answer::Claimed(claimed))) => {
+            (Asked::Claim(found), ClientReply::Answer(ArchiveAnswer::Claimed(claimed))) => {
                 let recording = claimed.recording;
-                let request = ClientRequest::Ask(Operation::Describe { recording });
+                let request = ClientRequest::Ask(ArchiveOperation::Describe { recording });
                 self.ask(now, request, Asked::Describe(found, claimed), out);
             }
             // A former life of this machine still holds the claim: try again.
@@ -118,20 +139,12 @@ impl Pusher {
             {
                 self.copies.remove(&found.recording);
             }
-            (Asked::Describe(found, claimed), ClientReply::Answer(Answer::Description(copy))) => {
+            (
+                Asked::Describe(found, claimed),
+                ClientReply::Answer(ArchiveAnswer::Description(copy)),
+            ) => {
                 self.copies.insert(found.recording, claimed.recording);
-                let has_any = claimed.next_message > copy.start.message;
-                let request = ReplayRequest {
-                    recording: found.recording,
-                    from: if has_any {
-                        ReplayFrom::Message(claimed.next_message - 1)
-                    } else {
-                        ReplayFrom::Position(claimed.position)
-                    },
-                    bound: ReplayBound::Follow,
-                    window_bytes: 4 << 10,
-                    is_eager: false,
-                };
+                let request = missing(&found, &claimed, &copy);
                 let asked = Asked::Play(found.recording);
                 self.ask(now, ClientRequest::Play(request), asked, out);
             }
@@ -158,7 +171,7 @@ impl Pusher {
         Ok(())
     }
 
-    fn begin(&mut self, now: Time, found: Description, out: &mut Out) {
+    fn begin(&mut self, now: Time, found: RecordingDescription, out: &mut Out) {
         if self.copies.contains_key(&found.recording) {
             return;
         }
@@ -173,7 +186,7 @@ impl Pusher {
             durability: found.durability,
             start: found.start,
         };
-        let request = ClientRequest::Ask(Operation::Copy(request));
+        let request = ClientRequest::Ask(ArchiveOperation::Copy(request));
         self.ask(now, request, Asked::Claim(found), out);
     }
 }
@@ -212,7 +225,7 @@ impl Machine for Pusher {
         self.settle(now, todo, out);
         if self.list_at <= now && !self.is_listing {
             self.is_listing = true;
-            let list = Operation::List {
+            let list = ArchiveOperation::List {
                 after: 0,
                 count_max: 100,
                 filter: ListFilter::default(),

@@ -6,9 +6,9 @@ use crate::model::repair_holes;
 use crate::pusher::Pusher;
 use seatrial_archive::{Archive, Cursor, CursorBound, Durability, Origin};
 use seatrial_archive_service::{
-    Answer, ArchiveService, BatchPlace, Client, ClientOptions, ClientReply, ClientRequest,
-    FrameBatch, Health, Operation, ReplayBound, ReplayEnd, ReplayFrom, ReplayHandle, ReplayRequest,
-    ServiceBug, ServiceLimits, ServiceOptions,
+    ArchiveAnswer, ArchiveClient, ArchiveClientOptions, ArchiveOperation, ArchiveService,
+    BatchPlace, ClientReply, ClientRequest, FrameBatch, Health, ReplayBound, ReplayEnd, ReplayFrom,
+    ReplayHandle, ReplayRequest, ServiceBug, ServiceLimits, ServiceOptions,
 };
 use seatrial_machine::{
     DataFolder, Fault, FaultKind, Input, Link, Machine, NodeId, Output, Peer, Rng, Storage, Ticket,
@@ -40,23 +40,23 @@ const WINDOW: u32 = 4 << 10;
 const BURST: u32 = 12 << 10;
 
 /// A machine of this world.
-enum Node {
+enum ArchiveMachine {
     Service(Box<ArchiveService>),
-    Client(Box<Client>),
+    Client(Box<ArchiveClient>),
     Copier(Box<Copier>),
     Pusher(Box<Pusher>),
 }
 
-impl Machine for Node {
+impl Machine for ArchiveMachine {
     type Request = ClientRequest;
     type Reply = ClientReply;
 
     fn turn(&mut self, now: Time, input: Input<ClientRequest>, out: &mut Vec<Output<ClientReply>>) {
         match self {
-            Node::Client(client) => client.turn(now, input, out),
-            Node::Copier(copier) => copier.turn(now, input, out),
-            Node::Pusher(pusher) => pusher.turn(now, input, out),
-            Node::Service(service) => {
+            ArchiveMachine::Client(client) => client.turn(now, input, out),
+            ArchiveMachine::Copier(copier) => copier.turn(now, input, out),
+            ArchiveMachine::Pusher(pusher) => pusher.turn(now, input, out),
+            ArchiveMachine::Service(service) => {
                 let input = match input {
                     Input::Wake => Input::Wake,
                     Input::Message { from, bytes } => Input::Message { from, bytes },
@@ -77,39 +77,39 @@ impl Machine for Node {
 
     fn wake_at(&self) -> Option<Time> {
         match self {
-            Node::Service(service) => service.wake_at(),
-            Node::Client(client) => client.wake_at(),
-            Node::Copier(copier) => copier.wake_at(),
-            Node::Pusher(pusher) => pusher.wake_at(),
+            ArchiveMachine::Service(service) => service.wake_at(),
+            ArchiveMachine::Client(client) => client.wake_at(),
+            ArchiveMachine::Copier(copier) => copier.wake_at(),
+            ArchiveMachine::Pusher(pusher) => pusher.wake_at(),
         }
     }
 
     fn check_invariants(&self) {
         match self {
-            Node::Service(service) => service.check_invariants(),
-            Node::Client(client) => client.check_invariants(),
-            Node::Copier(copier) => copier.check_invariants(),
-            Node::Pusher(pusher) => pusher.check_invariants(),
+            ArchiveMachine::Service(service) => service.check_invariants(),
+            ArchiveMachine::Client(client) => client.check_invariants(),
+            ArchiveMachine::Copier(copier) => copier.check_invariants(),
+            ArchiveMachine::Pusher(pusher) => pusher.check_invariants(),
         }
     }
 }
 
 /// Reports a lost connection to a client, and a new one at once.
-fn closed(node: &mut Node, now: Time, _: NodeId, out: &mut Vec<Output<ClientReply>>) {
+fn closed(node: &mut ArchiveMachine, now: Time, _: NodeId, out: &mut Vec<Output<ClientReply>>) {
     match node {
-        Node::Client(client) => {
+        ArchiveMachine::Client(client) => {
             client.connection_closed(out);
             client.connection_opened(now, out);
         }
-        Node::Copier(copier) => {
+        ArchiveMachine::Copier(copier) => {
             copier.connection_closed(out);
             copier.connection_opened(now, out);
         }
-        Node::Pusher(pusher) => {
+        ArchiveMachine::Pusher(pusher) => {
             pusher.connection_closed(out);
             pusher.connection_opened(now, out);
         }
-        Node::Service(_) => {}
+        ArchiveMachine::Service(_) => {}
     }
 }
 
@@ -159,35 +159,38 @@ fn serve(
 fn boot(
     seed: u64,
     bug: Option<ServiceBug>,
-) -> impl FnMut(NodeId, &DataFolder) -> Result<Booted<Node>, String> {
+) -> impl FnMut(NodeId, &DataFolder) -> Result<Booted<ArchiveMachine>, String> {
     let mut seeds = Rng::from_seed(seed).fork("lives");
     let mut lives: BTreeMap<NodeId, u64> = BTreeMap::new();
     move |id, data| {
-        let options = ClientOptions {
+        let options = ArchiveClientOptions {
             retry_interval: Duration::from_millis(50),
             request_timeout: Duration::from_mins(10),
-            ..ClientOptions::new(SERVER, seeds.word())
+            ..ArchiveClientOptions::new(SERVER, seeds.word())
         };
         let machine = if id.is_client() {
-            Node::Client(Box::new(Client::new(options)))
+            ArchiveMachine::Client(Box::new(ArchiveClient::new(options)))
         } else if id == PUSHER {
-            let destination_options = ClientOptions {
+            let destination_options = ArchiveClientOptions {
                 server: DESTINATION,
                 seed: seeds.word(),
                 ..options.clone()
             };
-            let (source, destination) = (Client::new(options), Client::new(destination_options));
-            Node::Pusher(Box::new(Pusher::new(source, destination, DESTINATION)))
+            let (source, destination) = (
+                ArchiveClient::new(options),
+                ArchiveClient::new(destination_options),
+            );
+            ArchiveMachine::Pusher(Box::new(Pusher::new(source, destination, DESTINATION)))
         } else {
             let storage = Arc::clone(data.storage());
             let life = lives.entry(id).or_default();
             *life += 1;
             let epoch = 1_000_000_000 * (1 + *life);
             if id == COPIER {
-                let copier = Copier::boot(storage, Client::new(options), epoch, bug)?;
-                Node::Copier(Box::new(copier))
+                let copier = Copier::boot(storage, ArchiveClient::new(options), epoch, bug)?;
+                ArchiveMachine::Copier(Box::new(copier))
             } else {
-                Node::Service(Box::new(serve(storage, epoch, seeds.word(), bug)?))
+                ArchiveMachine::Service(Box::new(serve(storage, epoch, seeds.word(), bug)?))
             }
         };
         Ok(Booted::new(machine))
@@ -213,7 +216,7 @@ struct RecordingSlot {
 
 /// One run: its world, the requests in flight, and the observed messages.
 struct Run {
-    world: World<Node>,
+    world: World<ArchiveMachine>,
     rng: Rng,
     ledger: Ledger,
     pending: BTreeMap<Ticket, (NodeId, PendingRequest)>,
@@ -317,7 +320,7 @@ impl Run {
         let slot = self.slot(client, index);
         let Some(recording) = slot.recording else {
             if !std::mem::replace(&mut slot.is_requested, true) {
-                let operation = Operation::Start {
+                let operation = ArchiveOperation::Start {
                     label: format!("{client} {index}"),
                     segment_length: 2 << 10,
                     durability: self.durability,
@@ -389,12 +392,12 @@ impl Run {
         }
         self.world.run_until(time);
         self.check_windows()?;
-        if let Some(Node::Copier(copier)) = self.world.machine(COPIER)
+        if let Some(ArchiveMachine::Copier(copier)) = self.world.machine(COPIER)
             && let Some(error) = &copier.error
         {
             return Err(format!("copy: {error}"));
         }
-        if let Some(Node::Pusher(pusher)) = self.world.machine(PUSHER)
+        if let Some(ArchiveMachine::Pusher(pusher)) = self.world.machine(PUSHER)
             && let Some(error) = &pusher.error
         {
             return Err(format!("push: {error}"));
@@ -409,7 +412,7 @@ impl Run {
     fn check_windows(&self) -> Result<(), String> {
         for number in RECORDERS..RECORDERS + TAILS {
             let client = NodeId::client(number);
-            let Some(Node::Client(machine)) = self.world.machine(client) else {
+            let Some(ArchiveMachine::Client(machine)) = self.world.machine(client) else {
                 continue;
             };
             let replays = self.tails.keys().filter(|(tail, _)| *tail == client);
@@ -430,7 +433,10 @@ impl Run {
         reply: ClientReply,
     ) -> Result<(), String> {
         match (pending, reply) {
-            (PendingRequest::Claim(index), ClientReply::Answer(Answer::Claimed(claimed))) => {
+            (
+                PendingRequest::Claim(index),
+                ClientReply::Answer(ArchiveAnswer::Claimed(claimed)),
+            ) => {
                 self.ledger.claimed(claimed.recording);
                 let slot = self.slot(client, index);
                 slot.recording = Some(claimed.recording);
@@ -459,7 +465,7 @@ impl Run {
             (PendingRequest::Piece(_, play), ClientReply::Ended(ReplayEnd::Complete { .. })) => {
                 self.complete.push(play);
             }
-            (PendingRequest::Health, ClientReply::Answer(Answer::Health(health))) => {
+            (PendingRequest::Health, ClientReply::Answer(ArchiveAnswer::Health(health))) => {
                 self.health = Some(health);
             }
             (PendingRequest::Piece(_, play), ClientReply::Ended(end)) => {
@@ -681,7 +687,7 @@ impl Run {
     fn nothing_is_held(&mut self) -> Result<(), String> {
         for _ in 0..120 {
             self.health = None;
-            let health = ClientRequest::Ask(Operation::Health);
+            let health = ClientRequest::Ask(ArchiveOperation::Health);
             self.ask(NodeId::client(0), health, PendingRequest::Health);
             self.follow();
             self.advance(self.world.now() + Duration::from_secs(1))?;
@@ -698,7 +704,7 @@ impl Run {
 
     /// Is the copy of a recording equal to a complete replay?
     fn is_copied(&self, play: u64) -> bool {
-        let Some(Node::Copier(copier)) = self.world.machine(COPIER) else {
+        let Some(ArchiveMachine::Copier(copier)) = self.world.machine(COPIER) else {
             return false;
         };
         let messages = self.ledger.messages(play);
@@ -713,7 +719,7 @@ impl Run {
         if !self.is_pushed {
             return true;
         }
-        let Some(Node::Pusher(pusher)) = self.world.machine(PUSHER) else {
+        let Some(ArchiveMachine::Pusher(pusher)) = self.world.machine(PUSHER) else {
             return false;
         };
         let Some(copy) = pusher.copy(play & 0xff) else {

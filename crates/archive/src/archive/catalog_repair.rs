@@ -4,7 +4,7 @@ use crate::archive::open::lock;
 use crate::archive::{Archive, ArchiveError};
 use crate::archive_folder::{ArchiveFolder, StorageError};
 use crate::catalog::{
-    self, CATALOG, CATALOG_DAMAGED, CATALOG_NEW, Catalog, CatalogError, CatalogMark, Event,
+    self, CATALOG, CATALOG_DAMAGED, CATALOG_NEW, Catalog, CatalogError, CatalogEvent, CatalogMark,
     Recording, clear_mark, encode_events,
 };
 use crate::recording::{Durability, all_segments};
@@ -104,7 +104,7 @@ fn salvage(
     loop {
         match walker.next_block() {
             Ok(Some(block)) => {
-                let event = Event::decode(block.header.kind, block.payload);
+                let event = CatalogEvent::decode(block.header.kind, block.payload);
                 let applied = (event.map_err(|error| error.to_string()))
                     .and_then(|event| catalog.apply(&event).map_err(|error| error.to_string()));
                 if let Err(error) = applied {

@@ -2,7 +2,7 @@
 
 use crate::archive::{Archive, ArchiveError, event, known};
 use crate::archive_folder::ArchiveFolder;
-use crate::catalog::{CATALOG_NEW, CatalogLog, Event, EventKind, Recording};
+use crate::catalog::{CATALOG_NEW, CatalogEvent, CatalogLog, EventKind, Recording};
 use crate::recording::{Cut, Shared, State, all_segments};
 use crate::segment::SegmentName;
 use crate::{Position, RecordingId};
@@ -102,7 +102,7 @@ impl Archive {
     }
 
     /// Repeats the file changes of the newest event. Those of older events were complete before the next event was appended.
-    fn redo(&self, state: &mut State, last: &Event) -> Result<(), ArchiveError> {
+    fn redo(&self, state: &mut State, last: &CatalogEvent) -> Result<(), ArchiveError> {
         let id = last.recording;
         match &last.kind {
             EventKind::Truncated { .. } => {
@@ -131,7 +131,7 @@ impl Archive {
     fn settle_all(
         &self,
         state: &mut State,
-        last: Option<&Event>,
+        last: Option<&CatalogEvent>,
         now: u64,
         recovered: &mut Recovered,
     ) -> Result<(), ArchiveError> {

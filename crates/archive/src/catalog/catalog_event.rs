@@ -11,7 +11,7 @@ const COMMON_LENGTH: usize = 24;
 
 /// One entry of a catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct CatalogEvent {
     /// The recording that it concerns.
     pub recording: RecordingId,
     /// Time of the event, in nanoseconds since 1970.
@@ -131,7 +131,7 @@ impl EventKind {
     }
 }
 
-impl Event {
+impl CatalogEvent {
     /// Appends the payload of the event's block to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put(out, u64::from(self.kind.code()));
@@ -170,7 +170,7 @@ impl Event {
     }
 
     /// Decodes the payload of a block of `kind`.
-    pub fn decode(kind: BlockKind, payload: &[u8]) -> Result<Event, EventError> {
+    pub fn decode(kind: BlockKind, payload: &[u8]) -> Result<CatalogEvent, EventError> {
         if kind != BlockKind::CATALOG {
             return Err(EventError::Kind { found: kind.0 });
         }
@@ -195,7 +195,7 @@ impl Event {
         if !fields.rest.is_empty() {
             return Err(fields.length_error());
         }
-        Ok(Event {
+        Ok(CatalogEvent {
             recording,
             time,
             kind,

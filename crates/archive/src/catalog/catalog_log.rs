@@ -2,7 +2,7 @@
 
 use crate::archive_folder::{ArchiveFolder, StorageError};
 use crate::catalog::catalog_mark::{self, CatalogMark, MARK, MarkFile};
-use crate::catalog::{Catalog, Event, EventError, EventOrderError};
+use crate::catalog::{Catalog, CatalogEvent, EventError, EventOrderError};
 use crate::segment::SegmentName;
 use seatrial_blocks::block::{self, BlockKind};
 use seatrial_blocks::{Torn, WalkError, Walker};
@@ -78,7 +78,7 @@ pub enum CatalogError {
 pub(crate) struct Contents {
     pub(crate) catalog: Catalog,
     /// The newest event.
-    pub(crate) last: Option<Event>,
+    pub(crate) last: Option<CatalogEvent>,
     /// The mark of the newest event.
     mark: Option<CatalogMark>,
     /// End of the file's valid blocks.
@@ -180,7 +180,7 @@ pub(crate) fn read(
                 let after = CatalogMark::after(offset, &block.header);
                 is_marked |= mark == Some(after);
                 reached = Some(after);
-                let event = match Event::decode(block.header.kind, block.payload) {
+                let event = match CatalogEvent::decode(block.header.kind, block.payload) {
                     Ok(event) => event,
                     Err(cause) => {
                         return Err(CatalogError::Event {
@@ -265,7 +265,7 @@ impl CatalogLog {
     /// newest event and the torn tail.
     pub(crate) fn open(
         folder: &ArchiveFolder,
-    ) -> Result<(CatalogLog, Option<Event>, Option<Torn>), CatalogError> {
+    ) -> Result<(CatalogLog, Option<CatalogEvent>, Option<Torn>), CatalogError> {
         let medium = match folder.open_write(CATALOG) {
             Err(error) if error.is_not_found() => {
                 if has_segments(&*folder.storage, &folder.path(""))? {
@@ -310,7 +310,7 @@ impl CatalogLog {
 
     /// Appends events and makes them durable: they are in effect when this returns. On failure none is in effect for this
     /// archive; after a failed sync, the next open may still find all of them.
-    pub(crate) fn append(&mut self, events: &[Event]) -> Result<(), CatalogError> {
+    pub(crate) fn append(&mut self, events: &[CatalogEvent]) -> Result<(), CatalogError> {
         self.check()?;
         let mut catalog = self.catalog.part(events);
         for event in events {
@@ -415,13 +415,13 @@ impl CatalogLog {
 }
 
 /// A whole catalog, to be synced before it is renamed into place.
-pub(crate) fn encode_events(events: &[Event]) -> Vec<u8> {
+pub(crate) fn encode_events(events: &[CatalogEvent]) -> Vec<u8> {
     encode(events, 0, 0)
 }
 
 /// Encodes one block for each event. All blocks but the first get `later_flags`: unordered if they are appended to a log,
 /// because they are written before the first one is durable.
-fn encode(events: &[Event], sequence: u64, later_flags: u16) -> Vec<u8> {
+fn encode(events: &[CatalogEvent], sequence: u64, later_flags: u16) -> Vec<u8> {
     let mut out = Vec::new();
     for (index, event) in events.iter().enumerate() {
         let flags = if index == 0 { 0 } else { later_flags };

@@ -18,7 +18,7 @@ fn text(rng: &mut Rng) -> String {
         .collect()
 }
 
-fn event(rng: &mut Rng) -> Event {
+fn event(rng: &mut Rng) -> CatalogEvent {
     let kind = match rng.below(8) {
         0 => EventKind::Started {
             tag: (rng.below(2) == 0).then(|| RecordingTag(rng.word() as u32)),
@@ -50,7 +50,7 @@ fn event(rng: &mut Rng) -> Event {
             },
         },
     };
-    Event {
+    CatalogEvent {
         recording: RecordingId(1 + rng.below(RecordingId::MAX.0)),
         time: rng.word(),
         kind,
@@ -66,7 +66,7 @@ fn events_come_back_and_mutated_ones_never_panic() {
         let mut bytes = Vec::new();
         event.encode(&mut bytes);
         assert_eq!(
-            Event::decode(BlockKind::CATALOG, &bytes),
+            CatalogEvent::decode(BlockKind::CATALOG, &bytes),
             Ok(event),
             "{seed}"
         );
@@ -78,7 +78,7 @@ fn events_come_back_and_mutated_ones_never_panic() {
                 bytes[at] = rng.word() as u8;
             }
         }
-        match Event::decode(BlockKind::CATALOG, &bytes) {
+        match CatalogEvent::decode(BlockKind::CATALOG, &bytes) {
             Ok(event) => {
                 let mut again = Vec::new();
                 event.encode(&mut again);
@@ -98,7 +98,7 @@ fn events_come_back_and_mutated_ones_never_panic() {
 type Known = (bool, Boundary, Boundary);
 
 /// An event for few recordings and places, so that many follow from those before.
-fn likely_event(rng: &mut Rng, twin: &BTreeMap<u64, Known>, next: u64) -> Event {
+fn likely_event(rng: &mut Rng, twin: &BTreeMap<u64, Known>, next: u64) -> CatalogEvent {
     let mut made = event(rng);
     let id = 1 + rng.below(next + 1);
     made.recording = RecordingId(id);
@@ -128,7 +128,7 @@ fn likely_event(rng: &mut Rng, twin: &BTreeMap<u64, Known>, next: u64) -> Event 
 }
 
 /// The rules again: takes the event over if it follows.
-fn follows(twin: &mut BTreeMap<u64, Known>, next: &mut u64, event: &Event) -> bool {
+fn follows(twin: &mut BTreeMap<u64, Known>, next: &mut u64, event: &CatalogEvent) -> bool {
     let id = event.recording.0;
     if let EventKind::Started { start, .. } = event.kind {
         let is_new = id >= *next;

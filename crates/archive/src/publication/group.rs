@@ -60,13 +60,13 @@ pub enum GroupError {
 #[derive(Debug)]
 pub struct GroupWriter<S: Sink> {
     options: GroupOptions,
-    state: Mutex<State<S>>,
+    state: Mutex<GroupState<S>>,
     /// Wakes threads whose message did not fit, and a leader that gathers.
     moved: Condvar,
 }
 
 #[derive(Debug)]
-struct State<S> {
+struct GroupState<S> {
     /// The sink, unless a leader has it.
     sink: Option<S>,
     /// The block with the waiting messages.
@@ -99,7 +99,7 @@ impl<S: Sink> GroupWriter<S> {
                 batch_length,
                 ..options
             },
-            state: Mutex::new(State {
+            state: Mutex::new(GroupState {
                 sink: Some(sink),
                 filling: Batch::with_capacity(batch_length),
                 spare: Some(Batch::with_capacity(batch_length)),
@@ -152,7 +152,7 @@ impl<S: Sink> GroupWriter<S> {
     /// Leads the round, or waits until another thread has.
     fn await_outcome<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State<S>>,
+        mut state: MutexGuard<'a, GroupState<S>>,
         round: &Arc<Round>,
     ) -> Result<Position, GroupError> {
         // Wake a leader that gathers: there may be enough bytes now.
@@ -178,7 +178,7 @@ impl<S: Sink> GroupWriter<S> {
     }
 
     /// Writes and syncs the waiting round.
-    fn lead(&self, state: MutexGuard<'_, State<S>>, sink: S) {
+    fn lead(&self, state: MutexGuard<'_, GroupState<S>>, sink: S) {
         let mut state = self.gather(state);
         let fresh = match state.spare.take() {
             Some(batch) if batch.capacity() <= self.options.batch_length => batch,
@@ -204,11 +204,12 @@ impl<S: Sink> GroupWriter<S> {
     }
 
     /// Waits for more messages, as the options say.
-    fn gather<'a>(&self, state: MutexGuard<'a, State<S>>) -> MutexGuard<'a, State<S>> {
+    fn gather<'a>(&self, state: MutexGuard<'a, GroupState<S>>) -> MutexGuard<'a, GroupState<S>> {
         if self.options.gather.is_zero() {
             return state;
         }
-        let few = |state: &mut State<S>| state.filling.block_length() < self.options.gather_length;
+        let few =
+            |state: &mut GroupState<S>| state.filling.block_length() < self.options.gather_length;
         self.moved
             .wait_timeout_while(state, self.options.gather, few)
             .unwrap_or_else(PoisonError::into_inner)

@@ -26,8 +26,8 @@ const BLOCKS_PER_POLL: usize = 16;
 /// recorder wait for each other's writes and syncs, so use another recorder for one that syncs often.
 #[derive(Debug)]
 pub struct Recorder<S: Sink> {
-    shared: Arc<Shared<S>>,
-    recordings: BTreeMap<u64, Recorded<S>>,
+    shared: Arc<RecorderShared<S>>,
+    recordings: BTreeMap<u64, RecorderEntry<S>>,
     slots: Vec<FollowedSlot>,
     /// Recordings that end when their bursts are dropped.
     ending: Vec<u64>,
@@ -37,16 +37,16 @@ pub struct Recorder<S: Sink> {
 
 /// State shared by handles and the recorder.
 #[derive(Debug)]
-struct Shared<S: Sink> {
+struct RecorderShared<S: Sink> {
     options: RecorderOptions,
     wakeup: Arc<Wakeup>,
     /// Number of the last sink, and sinks that the recorder has not fetched yet.
-    arriving: Mutex<(u64, Vec<Recorded<S>>)>,
+    arriving: Mutex<(u64, Vec<RecorderEntry<S>>)>,
 }
 
 /// A recording in the recorder.
 #[derive(Debug)]
-struct Recorded<S> {
+struct RecorderEntry<S> {
     number: u64,
     sink: S,
     failure: Option<Failure>,
@@ -97,7 +97,7 @@ pub struct StoppedRecorder<S> {
 impl<S: Sink> Recorder<S> {
     /// A recorder without recordings.
     pub fn new(options: RecorderOptions) -> Recorder<S> {
-        let shared = Shared {
+        let shared = RecorderShared {
             options: options.within_bounds(),
             wakeup: Arc::default(),
             arriving: Mutex::new((0, Vec::new())),
@@ -481,7 +481,7 @@ fn pause(looks: u32, expects: bool) {
 /// Adds recordings to a [`Recorder`], from any thread.
 #[derive(Debug)]
 pub struct RecorderHandle<S: Sink> {
-    shared: Arc<Shared<S>>,
+    shared: Arc<RecorderShared<S>>,
 }
 
 impl<S: Sink> RecorderHandle<S> {
@@ -496,7 +496,7 @@ impl<S: Sink> RecorderHandle<S> {
             let mut arriving = locked(&self.shared.arriving);
             arriving.0 += 1;
             let number = arriving.0;
-            arriving.1.push(Recorded {
+            arriving.1.push(RecorderEntry {
                 number,
                 sink,
                 failure: None,
@@ -543,7 +543,7 @@ impl<S: Sink> Drop for RecorderHandle<S> {
 /// last publication.
 #[derive(Debug)]
 pub struct Intake<S: Sink> {
-    shared: Arc<Shared<S>>,
+    shared: Arc<RecorderShared<S>>,
     number: u64,
     ended: Arc<StopResult<S>>,
 }
@@ -551,7 +551,7 @@ pub struct Intake<S: Sink> {
 impl<S: Sink> Intake<S> {
     /// A new publication, for one more publisher.
     pub fn publication(&self) -> Result<Publication, OfferError> {
-        let Shared {
+        let RecorderShared {
             options, wakeup, ..
         } = &*self.shared;
         match wakeup.admit(options.publications_max) {

@@ -2,7 +2,7 @@
 
 use crate::archive_folder::{ArchiveFolder, StorageError};
 use crate::batch::{Batch, MESSAGE_LENGTH_MAX};
-use crate::catalog::{Boundary, CatalogError, CatalogLog, Event, EventKind, Recording};
+use crate::catalog::{Boundary, CatalogError, CatalogEvent, CatalogLog, EventKind, Recording};
 use crate::recording::durable_mark::MarkWriter;
 use crate::recording::{Durability, WriterProgress, WriterState, create_segment};
 use crate::segment::{SEGMENT_BLOCK_LENGTH, SegmentHeader, SegmentName};
@@ -532,7 +532,7 @@ impl Writer {
     /// Stops the recording: makes everything durable and writes its end to the catalog. It can be extended later.
     pub fn stop(mut self, now: u64) -> Result<Appended, AppendError> {
         self.make_durable()?;
-        let event = Event {
+        let event = CatalogEvent {
             recording: self.id,
             time: now,
             kind: EventKind::Stopped { end: self.end },

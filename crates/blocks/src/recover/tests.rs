@@ -3,14 +3,14 @@ use crate::block::{self, BlockKind, Defect, HEADER_LENGTH, flags};
 use seatrial_machine::Rng;
 
 /// A log and where each of its blocks starts; the last entry is its length.
-struct Log {
+struct BlockLog {
     bytes: Vec<u8>,
     starts: Vec<usize>,
 }
 
 /// Blocks with payloads of these lengths, numbered from `first` on.
-fn log_from(first: u64, lengths: &[usize], flags: u16, rng: &mut Rng) -> Log {
-    let mut log = Log {
+fn log_from(first: u64, lengths: &[usize], flags: u16, rng: &mut Rng) -> BlockLog {
+    let mut log = BlockLog {
         bytes: Vec::new(),
         starts: vec![0],
     };
@@ -31,11 +31,11 @@ fn log_from(first: u64, lengths: &[usize], flags: u16, rng: &mut Rng) -> Log {
     log
 }
 
-fn log(lengths: &[usize]) -> Log {
+fn log(lengths: &[usize]) -> BlockLog {
     log_from(0, lengths, 0, &mut Rng::from_seed(1))
 }
 
-impl Log {
+impl BlockLog {
     /// Blocks that end at or before `length`.
     fn blocks_within(&self, length: usize) -> usize {
         self.starts.iter().filter(|&&start| start <= length).count() - 1

@@ -8,7 +8,7 @@ use seatrial_check::infer::{Guess, Shapes, of_workload};
 use seatrial_checker::{Checker, LongFork, Validity, without_ok};
 use seatrial_history::History;
 use seatrial_interchange::import::registers::TransactionReader;
-use seatrial_interchange::import::{self, Format, JepsenFile, Options};
+use seatrial_interchange::import::{self, Format, ImportOptions, JepsenFile};
 use seatrial_isolation::registers::ColumnsBuilder;
 use seatrial_isolation::{AxiomaticModel, Isolation};
 use std::io::Cursor;
@@ -44,7 +44,7 @@ fn check(path: &Path, format: &str, checker: &str, expected: &str) -> Result<(),
     if import::detect(&name, first) != Some(format) {
         return Err(format!("{name}: not detected as {}", format.name()));
     }
-    let history = import::read(&name, &bytes, format, Options::default())
+    let history = import::read(&name, &bytes, format, ImportOptions::default())
         .map_err(|error| error.to_string())?;
     if checker == "isolation-level" {
         return check_levels(&name, &bytes, format, &history, expected);
@@ -79,7 +79,7 @@ fn check_levels(
     expected: &str,
 ) -> Result<(), String> {
     let mut builder = ColumnsBuilder::default();
-    let mut reader = TransactionReader::open(name, bytes, format, Options::default());
+    let mut reader = TransactionReader::open(name, bytes, format, ImportOptions::default());
     while reader
         .advance(&mut builder)
         .map_err(|error| error.to_string())?
@@ -153,12 +153,12 @@ fn foreign(path: &Path, format: &str) -> (History, Option<String>) {
         let workload = file.attributes().unwrap()["workload"]
             .as_str()
             .map(str::to_owned);
-        let ops = file.operations(Options::default()).unwrap();
+        let ops = file.operations(ImportOptions::default()).unwrap();
         let ops = ops.collect::<Result<Vec<_>, _>>().unwrap();
         return (History::from_ops(ops), workload);
     }
     let format = Format::by_name(format).unwrap();
-    let history = import::read(&name, &bytes, format, Options::default()).unwrap();
+    let history = import::read(&name, &bytes, format, ImportOptions::default()).unwrap();
     (history, None)
 }
 

@@ -1,7 +1,7 @@
 //! The one loop: what checkers that fail, watches that stop, and sources that break off come to.
 
 use seatrial_check::{
-    Options, SharedSource, Stopped, Unwatched, Watch, by_name, check, references,
+    CheckOptions, SharedSource, Stopped, Unwatched, Watch, by_name, check, references,
 };
 use seatrial_checker::{Aims, Checked, Checker, OnlineChecker, Validity, Verdict, WholeHistory};
 use seatrial_history::{
@@ -19,9 +19,9 @@ enum Panics {
     InFinish,
 }
 
-struct Broken(Panics);
+struct PanickingChecker(Panics);
 
-impl Checker for Broken {
+impl Checker for PanickingChecker {
     fn name(&self) -> &'static str {
         "broken"
     }
@@ -88,8 +88,8 @@ fn registers(last: i64) -> SharedSource {
     Arc::new(History::from_unindexed(ops))
 }
 
-fn options(threads: usize) -> Options {
-    Options {
+fn options(threads: usize) -> CheckOptions {
+    CheckOptions {
         aims: Aims::default(),
         threads,
     }
@@ -101,7 +101,7 @@ fn a_checker_that_panics_costs_the_others_nothing() {
         for panics in [Panics::InPush, Panics::InFinish] {
             let checkers: Vec<Box<dyn Checker>> = vec![
                 by_name("stats", None).unwrap(),
-                Box::new(Broken(panics)),
+                Box::new(PanickingChecker(panics)),
                 by_name("cas-register", None).unwrap(),
             ];
             let (checkers, source) = (references(&checkers), registers(2));

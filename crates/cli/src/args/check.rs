@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use seatrial_check::Request;
 use seatrial_inference::Inference;
-use seatrial_interchange::import::Options;
+use seatrial_interchange::import::ImportOptions;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -126,7 +126,7 @@ impl CheckArguments {
         let keyed = self.keyed || names.iter().any(|name| name == "register");
         Ok(Opening {
             reading: Reading::by_name(&self.format)?,
-            options: Options {
+            options: ImportOptions {
                 keyed: false,
                 initial: self.initial_value,
             },

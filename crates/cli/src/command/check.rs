@@ -19,8 +19,8 @@ use anyhow::{Context as _, Result, ensure};
 use ending::Ending;
 use seatrial_check::infer::Shapes;
 use seatrial_check::{
-    CHECKERS, CheckAnswer, CheckQuestion, Options, Request, by_name, entry, needs_shapes, proves,
-    question, references,
+    CHECKERS, CheckAnswer, CheckOptions, CheckQuestion, Request, by_name, entry, needs_shapes,
+    proves, question, references,
 };
 use seatrial_checker::Aims;
 use seatrial_history::{Provenance, TestFile};
@@ -149,7 +149,7 @@ fn ask(
         state_planned_table(&mut asked, request, attributes)?;
         anyhow::Ok(asked)
     };
-    let options = Options {
+    let options = CheckOptions {
         aims: Aims {
             certify: arguments.certificate.is_some(),
             early: false,

@@ -2,10 +2,10 @@
 
 use super::import;
 use crate::args::ExportArguments;
-use crate::meter::Meter;
+use crate::meter::ProgressMeter;
 use crate::opened::Opened;
 use crate::place::Place;
-use crate::source::Source;
+use crate::source::HistorySource;
 use anyhow::{Context as _, Result, bail};
 use seatrial_history::Provenance;
 use seatrial_interchange::export::registers::{RegisterError, RegisterLayout, RegisterWriter};
@@ -71,7 +71,7 @@ const NOT_IN_JSON: &str = "one JSON array cannot say that operations of this his
 pub(crate) fn run(arguments: &ExportArguments) -> Result<Exit> {
     let target = ExportTarget::of(arguments)?;
     let Some(out) = &arguments.out else {
-        let mut source = Source::of(&arguments.source)?;
+        let mut source = HistorySource::of(&arguments.source)?;
         let out = io::stdout().lock();
         let written = match target {
             ExportTarget::Text(layout) => text(&mut source, layout, out, true),
@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Exit> {
         };
     };
     let place = Place::new(out, arguments.force)?;
-    let mut source = Source::of(&arguments.source)?;
+    let mut source = HistorySource::of(&arguments.source)?;
     let events = match target {
         ExportTarget::Text(layout) => {
             let file = create(place.partial())?;
@@ -119,8 +119,8 @@ fn create(path: &Path) -> Result<File> {
 }
 
 /// Writes all of `source` as text; how many events it has.
-fn text(source: &mut Source, layout: Layout, out: impl Write, quiet: bool) -> Result<u64> {
-    let mut meter = Meter::new(source.length, quiet);
+fn text(source: &mut HistorySource, layout: Layout, out: impl Write, quiet: bool) -> Result<u64> {
+    let mut meter = ProgressMeter::new(source.length, quiet);
     let provenance = Provenance::of_attributes(&source.attributes()?);
     let out = BufWriter::with_capacity(1 << 16, out);
     let mut writer = TextWriter::with_provenance(out, layout, &provenance)?;
@@ -137,12 +137,12 @@ fn text(source: &mut Source, layout: Layout, out: impl Write, quiet: bool) -> Re
 
 /// Writes all of `source` as transactions for another checker; how many events it has.
 fn registers(
-    source: &mut Source,
+    source: &mut HistorySource,
     layout: RegisterLayout,
     out: impl Write,
     quiet: bool,
 ) -> Result<u64> {
-    let mut meter = Meter::new(source.length, quiet);
+    let mut meter = ProgressMeter::new(source.length, quiet);
     let mut writer = RegisterWriter::new(BufWriter::with_capacity(1 << 16, out), layout);
     source.for_each(|op, done| {
         meter.step(done);
@@ -164,7 +164,12 @@ pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// Writes all of `source` as a table; how many events it has.
 #[cfg(feature = "parquet")]
-fn table(source: &mut Source, target: ExportTarget, place: &Place, quiet: bool) -> Result<u64> {
+fn table(
+    source: &mut HistorySource,
+    target: ExportTarget,
+    place: &Place,
+    quiet: bool,
+) -> Result<u64> {
     let target = match target {
         ExportTarget::Arrow => seatrial_columnar::Target::Arrow,
         _ => seatrial_columnar::Target::Parquet,
@@ -172,7 +177,7 @@ fn table(source: &mut Source, target: ExportTarget, place: &Place, quiet: bool) 
     let file = BufWriter::with_capacity(1 << 16, create(place.partial())?);
     let attributes = source.attributes()?.to_string();
     let mut writer = seatrial_columnar::ColumnWriter::new(file, target, &attributes)?;
-    let mut meter = Meter::new(source.length, quiet);
+    let mut meter = ProgressMeter::new(source.length, quiet);
     source.for_each(|op, done| {
         meter.step(done);
         Ok(writer.push(&op)?)
@@ -182,7 +187,7 @@ fn table(source: &mut Source, target: ExportTarget, place: &Place, quiet: bool) 
 
 /// Arrow and Parquet take minutes to compile, so the default build leaves them out.
 #[cfg(not(feature = "parquet"))]
-fn table(_: &mut Source, _: ExportTarget, _: &Place, _: bool) -> Result<u64> {
+fn table(_: &mut HistorySource, _: ExportTarget, _: &Place, _: bool) -> Result<u64> {
     bail!(
         "this seatrial was built without Arrow and Parquet; build one with them: \
          cargo build --release --features parquet"

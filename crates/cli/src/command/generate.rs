@@ -5,7 +5,7 @@ use crate::args::GenerateArguments;
 use crate::place::Place;
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use seatrial_database::{Anomaly, Database, DatabaseWorkload, Options, StoreLevel};
+use seatrial_database::{Anomaly, Database, DatabaseOptions, DatabaseWorkload, StoreLevel};
 use seatrial_generator::KeyDistribution;
 use seatrial_history::{Codec, HistoryWriter, Op, WriterOptions};
 use seatrial_interchange::export;
@@ -77,7 +77,7 @@ fn bar(arguments: &GenerateArguments, operations: u64) -> ProgressBar {
 }
 
 /// Makes sure that what the file is to say of itself is true: that every anomaly comes about.
-fn rehearse(options: &Options) -> Result<()> {
+fn rehearse(options: &DatabaseOptions) -> Result<()> {
     let mut database = Database::new(options)?;
     let missing = |database: &Database| {
         let mut anomalies = database.anomalies().into_iter();
@@ -97,12 +97,12 @@ fn rehearse(options: &Options) -> Result<()> {
 }
 
 /// What the arguments ask for.
-fn options(arguments: &GenerateArguments) -> Result<Options> {
+fn options(arguments: &GenerateArguments) -> Result<DatabaseOptions> {
     let workload = DatabaseWorkload::by_name(&arguments.workload).with_context(|| {
         let known = DatabaseWorkload::ALL.map(DatabaseWorkload::name);
         unknown_name("workload", &arguments.workload, known)
     })?;
-    let mut options = Options::new(workload, arguments.events);
+    let mut options = DatabaseOptions::new(workload, arguments.events);
     options.seed = arguments.seed;
     if let Some(name) = &arguments.isolation {
         let isolation = StoreLevel::by_name(name).with_context(|| {
@@ -155,7 +155,7 @@ fn options(arguments: &GenerateArguments) -> Result<Options> {
 }
 
 /// Attributes of the history, with the verdict that it must have.
-fn truth(options: &Options) -> Json {
+fn truth(options: &DatabaseOptions) -> Json {
     let anomalies = options.anomalies.iter().map(|anomaly| anomaly.name());
     json!({
         "model": options.store().name(),
@@ -165,7 +165,7 @@ fn truth(options: &Options) -> Json {
 }
 
 /// What the file says about itself. Nothing in it depends on when or where it was written.
-fn attributes(options: &Options) -> Json {
+fn attributes(options: &DatabaseOptions) -> Json {
     let range = |range: &RangeInclusive<u32>| json!([range.start(), range.end()]);
     let mut attributes = json!({
         "name": format!("generated {}", options.workload.name()),
@@ -412,7 +412,7 @@ struct Written<'a> {
     anomalies: Vec<(&'static str, u64)>,
     bytes: u64,
     seconds: f64,
-    options: &'a Options,
+    options: &'a DatabaseOptions,
     path: &'a Path,
 }
 

@@ -2,10 +2,10 @@
 
 use crate::args::{ImportArguments, SourceArguments};
 use crate::load::{damages, is_test_file};
-use crate::meter::Meter;
+use crate::meter::ProgressMeter;
 use crate::opened::{Opened, of_source};
 use crate::place::Place;
-use crate::source::{Reading, Source};
+use crate::source::{HistorySource, Reading};
 use anyhow::Result;
 use seatrial_checker::MissingPart;
 use seatrial_history::{HistoryWriter, TestFile, salvage_to};
@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &ImportArguments) -> Result<Exit> {
     let path = &arguments.source.file;
     let mut opened = Opened::open(path, arguments.source.opening()?)?;
     let results = if path.is_file() || path.is_dir() {
-        Source::of(&arguments.source)?.results()?
+        HistorySource::of(&arguments.source)?.results()?
     } else {
         None
     };
@@ -74,7 +74,7 @@ pub(super) fn write(
     place: &Place,
     quiet: bool,
 ) -> Result<u64> {
-    let mut meter = Meter::new(opened.length, quiet);
+    let mut meter = ProgressMeter::new(opened.length, quiet);
     let mut writer = HistoryWriter::create(place.partial(), &opened.attributes)?;
     let mut failure = None;
     let round = opened.source.round(&mut |chunk| {

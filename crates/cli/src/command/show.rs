@@ -7,7 +7,7 @@ use crate::source::resolved;
 use anyhow::{Context as _, Result};
 use seatrial_history::{Chunk, ChunkBuffer, ChunkSource as _, Op, OpView, TestFile};
 use seatrial_interchange::export::{Layout, check_names, json};
-use seatrial_interchange::import::Options;
+use seatrial_interchange::import::ImportOptions;
 use seatrial_query::Selection;
 use seatrial_report::ListingColumns;
 use seatrial_terminal::{Exit, complain, for_screen, say};
@@ -39,7 +39,7 @@ fn show(arguments: &ShowArguments) -> Result<Exit> {
     let loaded = if arguments.salvage {
         salvage(&arguments.file, &arguments.format)?
     } else {
-        load(&arguments.file, &arguments.format, Options::default())?
+        load(&arguments.file, &arguments.format, ImportOptions::default())?
     };
     for warning in &loaded.warnings {
         complain!("seatrial: {warning}");

@@ -1,7 +1,7 @@
 //! `seatrial sim`: seeds in order until one fails, or one seed again.
 
 use crate::args::{RunArguments, SimArguments};
-use crate::checked_run::{CheckedRun, Keep, check_run};
+use crate::checked_run::{CheckedRun, RunFolderPlan, check_run};
 use crate::plan::PlanFile;
 use crate::suites::{Suites, failure, fault_options, node_count};
 use crate::verdict_exit::verdict_exit;
@@ -341,7 +341,7 @@ impl SimulationPlan {
     ) -> Result<Exit> {
         let exit = verdict_exit(&checked.validity());
         let attributes = self.attributes(seed, run);
-        let keep = Keep {
+        let keep = RunFolderPlan {
             suite: self.suite.name(),
             seed,
             out: self.arguments.out.as_deref(),

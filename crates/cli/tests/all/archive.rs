@@ -24,7 +24,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Runs `seatrial archive` with these bytes as its input, and expects this exit status.
 pub(crate) fn feed(status: i32, words: &[&str], input: &[u8]) -> Output {
-    let mut child = Running::start(words);
+    let mut child = RunningProgram::start(words);
     let mut pipe = child.input.take().unwrap();
     let input = input.to_vec();
     let writer = std::thread::spawn(move || {
@@ -88,20 +88,20 @@ pub(crate) fn lines(from: u64, count: u64) -> Vec<u8> {
 }
 
 /// A program that runs meanwhile; killed when dropped.
-pub(crate) struct Running {
+pub(crate) struct RunningProgram {
     child: Option<Child>,
     pub(crate) input: Option<ChildStdin>,
 }
 
-impl Running {
-    pub(crate) fn start(words: &[&str]) -> Running {
+impl RunningProgram {
+    pub(crate) fn start(words: &[&str]) -> RunningProgram {
         let mut child = command(&[&["archive"], words].concat())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        Running {
+        RunningProgram {
             input: child.stdin.take(),
             child: Some(child),
         }
@@ -148,7 +148,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -301,7 +301,7 @@ fn a_recording_is_extended_and_its_numbers_continue() {
 fn a_follower_sees_new_messages_without_a_gap() {
     let scratch = Scratch::new("archive-follow");
     let folder = scratch.path("a");
-    let mut writer = Running::start(&[
+    let mut writer = RunningProgram::start(&[
         "record",
         &folder,
         "--label",
@@ -313,7 +313,7 @@ fn a_follower_sees_new_messages_without_a_gap() {
     let acknowledged = writer.lines();
     writer.write(&lines(0, 10));
     acknowledged.recv_timeout(PATIENCE).unwrap();
-    let mut reader = Running::start(&["replay", &folder, "live", "--follow"]);
+    let mut reader = RunningProgram::start(&["replay", &folder, "live", "--follow"]);
     let seen = reader.lines();
     for number in 0..10 {
         assert_eq!(
@@ -350,7 +350,7 @@ fn a_follower_sees_new_messages_without_a_gap() {
 fn ctrl_c_ends_a_recording_in_good_order() {
     let scratch = Scratch::new("archive-interrupt");
     let folder = scratch.path("a");
-    let mut writer = Running::start(&["record", &folder, "--label", "x", "--acknowledge"]);
+    let mut writer = RunningProgram::start(&["record", &folder, "--label", "x", "--acknowledge"]);
     let acknowledged = writer.lines();
     writer.write(b"one\ntwo\nhalf a li");
     while !acknowledged
@@ -424,7 +424,7 @@ fn wrong_input_is_refused_with_the_reason() {
 fn two_writers_of_one_archive_keep_out_of_each_others_way() {
     let scratch = Scratch::new("archive-lock");
     let folder = scratch.path("a");
-    let mut writer = Running::start(&["record", &folder, "--label", "x", "--acknowledge"]);
+    let mut writer = RunningProgram::start(&["record", &folder, "--label", "x", "--acknowledge"]);
     let acknowledged = writer.lines();
     writer.write(b"1\n");
     acknowledged.recv_timeout(PATIENCE).unwrap();

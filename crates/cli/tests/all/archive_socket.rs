@@ -1,13 +1,13 @@
 //! The archive's service on real sockets and files: clients that live through a restart of the server, and copies.
 
 use crate::Scratch;
-use crate::archive::{PATIENCE, Running, alike, lines};
+use crate::archive::{PATIENCE, RunningProgram, alike, lines};
 use seatrial_archive::{Archive, Cursor, CursorBound, Durability, Origin, Pause, RecordingId};
 use seatrial_archive_service::message::{self, MESSAGE_LENGTH_MAX};
 use seatrial_archive_service::{
-    ArchiveService, Client, ClientOptions, CopySource, CopyTarget, FrameBatch, ListFilter, Played,
-    PushTarget, RemoteArchive, RemoteError, ReplayBound, ReplayEnd, ReplayFrom, ReplayRequest,
-    ServiceOptions, ServiceRequest, copy_remote,
+    ArchiveClient, ArchiveClientOptions, ArchiveService, CopySource, CopyTarget, FrameBatch,
+    ListFilter, Played, PushTarget, RemoteArchive, RemoteError, ReplayBound, ReplayEnd, ReplayFrom,
+    ReplayRequest, ServiceOptions, ServiceRequest, copy_remote,
 };
 use seatrial_blocks::BlockHeader;
 use seatrial_blocks::file::Files;
@@ -42,14 +42,14 @@ fn now() -> u64 {
 }
 
 /// A server in a thread.
-struct Server {
+struct ArchiveServer {
     address: SocketAddr,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
 
-impl Server {
-    fn start(folder: &Path, listen: SocketAddr) -> Server {
+impl ArchiveServer {
+    fn start(folder: &Path, listen: SocketAddr) -> ArchiveServer {
         let (stop, stopped) = oneshot::channel::<()>();
         let (ready, address) = channel();
         let folder = folder.to_owned();
@@ -73,7 +73,7 @@ impl Server {
             };
             serve_machine(options, service, ServiceRequest::Close, ready, stopped).unwrap();
         });
-        Server {
+        ArchiveServer {
             address: address.recv().unwrap(),
             stop,
             thread,
@@ -86,9 +86,9 @@ impl Server {
     }
 }
 
-fn connect(address: SocketAddr) -> RemoteArchive<BlockingLink<Client>> {
+fn connect(address: SocketAddr) -> RemoteArchive<BlockingLink<ArchiveClient>> {
     let server = NodeId::server(1);
-    let client = Client::new(ClientOptions::new(server, now()));
+    let client = ArchiveClient::new(ArchiveClientOptions::new(server, now()));
     let options = LinkOptions {
         server,
         connect: ConnectOptions::new(PROTOCOL, MESSAGE_LENGTH_MAX),
@@ -167,7 +167,7 @@ fn replay(address: SocketAddr, recording: u64, label: &str, bound: ReplayBound, 
 fn clients_live_through_a_restart_of_the_server() {
     let scratch = Scratch::new("archive-socket");
     let folder = scratch.folder().join("archive");
-    let server = Server::start(&folder, "127.0.0.1:0".parse().unwrap());
+    let server = ArchiveServer::start(&folder, "127.0.0.1:0".parse().unwrap());
     let address = server.address;
     std::thread::scope(|scope| {
         let recorders: Vec<_> = ["one", "two"]
@@ -187,7 +187,7 @@ fn clients_live_through_a_restart_of_the_server() {
         });
         std::thread::sleep(Duration::from_millis(150));
         server.end();
-        let server = Server::start(&folder, address);
+        let server = ArchiveServer::start(&folder, address);
         let recordings: Vec<u64> = recorders.into_iter().map(|it| it.join().unwrap()).collect();
         tail.join().unwrap();
         for (recording, label) in recordings.iter().zip(["one", "two"]) {
@@ -246,7 +246,7 @@ fn a_copy_resumes_where_it_ended_and_has_the_same_blocks() {
         scratch.folder().join("archive"),
         scratch.folder().join("copies"),
     );
-    let server = Server::start(&folder, "127.0.0.1:0".parse().unwrap());
+    let server = ArchiveServer::start(&folder, "127.0.0.1:0".parse().unwrap());
     let recording = record(server.address, "log", 0);
     assert_eq!(copy(server.address, &copies, recording), MESSAGES);
     assert_eq!(copy(server.address, &copies, recording), 0, "nothing new");
@@ -285,7 +285,10 @@ fn a_pushed_copy_resumes_where_it_ended_and_has_the_same_blocks() {
         scratch.folder().join("copies"),
     );
     let any = "127.0.0.1:0".parse().unwrap();
-    let (source, server) = (Server::start(&folder, any), Server::start(&copies, any));
+    let (source, server) = (
+        ArchiveServer::start(&folder, any),
+        ArchiveServer::start(&copies, any),
+    );
     record(source.address, "log", 0);
     assert_eq!(push(&folder, server.address), MESSAGES);
     assert_eq!(push(&folder, server.address), 0, "nothing new");
@@ -322,7 +325,7 @@ fn a_cursor_follows_what_other_processes_record() {
     for round in 0..4 {
         let to = if round == 0 { "--label" } else { "--extend" };
         let words = ["record", &folder, to, "log", "--acknowledge"];
-        let mut writer = Running::start(&words);
+        let mut writer = RunningProgram::start(&words);
         let acknowledged = writer.lines();
         let first = written;
         for _ in 0..3 {
@@ -355,7 +358,7 @@ fn a_cursor_follows_what_other_processes_record() {
 fn record_and_replay_rates_are_reported() {
     let scratch = Scratch::new("archive-socket-rate");
     let folder = scratch.folder().join("archive");
-    let server = Server::start(&folder, "127.0.0.1:0".parse().unwrap());
+    let server = ArchiveServer::start(&folder, "127.0.0.1:0".parse().unwrap());
     let mut remote = connect(server.address);
     let claimed = remote.start("rate", 0, Durability::None, false).unwrap();
     let batches: u64 = 200;

@@ -3,7 +3,7 @@
 use crate::{Scratch, error, json, run, stderr, stdout};
 use seatrial_checker::{Checker, Validity, Verdict};
 use seatrial_cycles::Level;
-use seatrial_database::{Anomaly, Database, DatabaseWorkload, Options, StoreLevel};
+use seatrial_database::{Anomaly, Database, DatabaseOptions, DatabaseWorkload, StoreLevel};
 use seatrial_history::{History, Op, OpType, Process, Value};
 use seatrial_inference::{Inference, ListAppend, RwRegister};
 use seatrial_isolation::{AxiomaticModel as Axioms, Isolation as Isolated};
@@ -16,15 +16,15 @@ use std::path::Path;
 /// Seeds for each level and workload.
 const SEEDS: u64 = 24;
 
-fn options(workload: DatabaseWorkload, isolation: StoreLevel, seed: u64) -> Options {
-    Options {
+fn options(workload: DatabaseWorkload, isolation: StoreLevel, seed: u64) -> DatabaseOptions {
+    DatabaseOptions {
         isolation: Some(isolation),
         seed,
         concurrency: 10 + 5 * (seed % 5) as u32,
         keys: 2 + (seed % 7) as u32,
         fail: [0.0, 0.015, 0.1][seed as usize % 3],
         info: [0.005, 0.0, 0.05][seed as usize / 3 % 3],
-        ..Options::new(workload, 1_200)
+        ..DatabaseOptions::new(workload, 1_200)
     }
 }
 
@@ -157,7 +157,7 @@ fn an_anomaly_is_found_and_named() {
         let seen = Anomaly::all().filter(|one| one.is_seen_in(workload));
         for anomaly in seen.filter(is_inferred) {
             for seed in 0..6 {
-                let options = Options {
+                let options = DatabaseOptions {
                     isolation: None,
                     anomalies: vec![anomaly],
                     anomaly_rate: 0.01,
@@ -195,7 +195,7 @@ fn an_anomaly_that_a_level_admits_leaves_it_whole() {
                 "{isolation:?} admits {anomalies:?}, and forbids {forbidden:?}"
             );
             for seed in 0..6 {
-                let options = Options {
+                let options = DatabaseOptions {
                     anomalies: anomalies.clone(),
                     anomaly_rate: 0.05,
                     ..options(workload, isolation, seed)
@@ -234,12 +234,12 @@ fn timestamps_are_those_of_the_store() {
         };
         for workload in [DatabaseWorkload::ListAppend, DatabaseWorkload::RwRegister] {
             for seed in 0..6 {
-                let mut options = Options {
+                let mut options = DatabaseOptions {
                     timestamps: true,
                     info: 0.0,
                     ..options(workload, isolation, seed)
                 };
-                let check = |options: &Options| {
+                let check = |options: &DatabaseOptions| {
                     let ops = Database::new(options).unwrap().collect();
                     Timestamps::new(promise).check(&History::strict(ops).unwrap())
                 };
@@ -331,7 +331,7 @@ fn with_linearizable_keys_anomalies_have_the_same_names() {
     let checker = RwRegister::default().with_inference(inference);
     for anomaly in Anomaly::all().filter(|one| one.is_seen_in(DatabaseWorkload::RwRegister)) {
         for seed in 0..4 {
-            let options = Options {
+            let options = DatabaseOptions {
                 isolation: None,
                 anomalies: vec![anomaly],
                 anomaly_rate: 0.01,
@@ -458,7 +458,7 @@ fn registers_are_as_strict_as_their_level() {
 fn anomalies_of_registers_are_nonlinearizable() {
     for anomaly in Anomaly::all().filter(|one| one.is_seen_in(DatabaseWorkload::Register)) {
         for seed in 0..6 {
-            let options = Options {
+            let options = DatabaseOptions {
                 isolation: None,
                 anomalies: vec![anomaly],
                 anomaly_rate: 0.01,
@@ -531,7 +531,7 @@ fn sets_are_what_their_truth_says() {
         assert_eq!(late_total == 0, isolation == StoreLevel::Linearizable);
     }
     for anomaly in Anomaly::all().filter(|one| one.is_seen_in(DatabaseWorkload::Set)) {
-        let options = Options {
+        let options = DatabaseOptions {
             isolation: None,
             anomalies: vec![anomaly],
             anomaly_rate: 0.02,
@@ -603,7 +603,7 @@ fn queues_are_what_their_truth_says() {
     .enumerate()
     {
         for seed in 0..6 {
-            let options = Options {
+            let options = DatabaseOptions {
                 isolation: None,
                 anomalies: vec![anomaly],
                 anomaly_rate: 0.05,

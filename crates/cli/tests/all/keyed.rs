@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use std::fs;
 
 /// Three keys, the second broken: `(checker, invocation and completion of key 1, of key 2 and of key 3)`.
-struct Case {
+struct KeyedCase {
     checker: &'static str,
     /// Operations of each key: f, value of the invocation, value of the success.
     sound: &'static [(&'static str, &'static str, &'static str)],
@@ -13,8 +13,8 @@ struct Case {
     anomaly: &'static str,
 }
 
-const CASES: [Case; 7] = [
-    Case {
+const CASES: [KeyedCase; 7] = [
+    KeyedCase {
         checker: "set",
         sound: &[
             ("add", "1", "1"),
@@ -24,19 +24,19 @@ const CASES: [Case; 7] = [
         broken: &[("add", "1", "1"), ("add", "2", "2"), ("read", "nil", "[1]")],
         anomaly: "lost",
     },
-    Case {
+    KeyedCase {
         checker: "set-full",
         sound: &[("add", "1", "1"), ("read", "nil", "[1]")],
         broken: &[("add", "1", "1"), ("read", "nil", "[]")],
         anomaly: "lost",
     },
-    Case {
+    KeyedCase {
         checker: "counter",
         sound: &[("add", "2", "2"), ("add", "3", "3"), ("read", "nil", "5")],
         broken: &[("add", "2", "2"), ("read", "nil", "3")],
         anomaly: "above-bounds",
     },
-    Case {
+    KeyedCase {
         checker: "queue",
         sound: &[("enqueue", "7", "7"), ("dequeue", "nil", "7")],
         broken: &[
@@ -46,19 +46,19 @@ const CASES: [Case; 7] = [
         ],
         anomaly: "duplicated",
     },
-    Case {
+    KeyedCase {
         checker: "total-queue",
         sound: &[("enqueue", "7", "7"), ("drain", "nil", "[7]")],
         broken: &[("enqueue", "7", "7"), ("drain", "nil", "[]")],
         anomaly: "lost",
     },
-    Case {
+    KeyedCase {
         checker: "unique-ids",
         sound: &[("generate", "nil", "1"), ("generate", "nil", "2")],
         broken: &[("generate", "nil", "1"), ("generate", "nil", "1")],
         anomaly: "duplicated",
     },
-    Case {
+    KeyedCase {
         checker: "cas-register",
         sound: &[
             ("write", "1", "1"),
@@ -74,7 +74,7 @@ const CASES: [Case; 7] = [
     },
 ];
 
-impl Case {
+impl KeyedCase {
     /// The history in EDN, with key 2 broken or not.
     fn edn(&self, is_broken: bool) -> String {
         let mut text = String::new();

@@ -6,8 +6,8 @@ use super::{ATTACK, assert_served, can_attack, wire};
 use seatrial_archive::Durability;
 use seatrial_archive_service::message::{self, ClientMessage, MESSAGE_LENGTH_MAX, ServerMessage};
 use seatrial_archive_service::{
-    Client, ClientOptions, FrameBatch, ListFilter, Operation, Played, RemoteArchive, ReplayBound,
-    ReplayFrom, ReplayRequest,
+    ArchiveClient, ArchiveClientOptions, ArchiveOperation, FrameBatch, ListFilter, Played,
+    RemoteArchive, ReplayBound, ReplayFrom, ReplayRequest,
 };
 use seatrial_host::{BlockingLink, ConnectOptions, LinkOptions, Protocol};
 use seatrial_machine::NodeId;
@@ -23,7 +23,7 @@ const PROTOCOL: Protocol = Protocol {
     refuse_old: message::refuse_version,
 };
 
-type Remote = RemoteArchive<BlockingLink<Client>>;
+type Remote = RemoteArchive<BlockingLink<ArchiveClient>>;
 
 fn seed() -> u64 {
     static SEEDS: AtomicU64 = AtomicU64::new(1);
@@ -32,7 +32,7 @@ fn seed() -> u64 {
 
 fn remote(address: SocketAddr) -> io::Result<Remote> {
     let server = NodeId::server(0);
-    let client = Client::new(ClientOptions::new(server, seed()));
+    let client = ArchiveClient::new(ArchiveClientOptions::new(server, seed()));
     let options = LinkOptions {
         server,
         connect: ConnectOptions::new(PROTOCOL, MESSAGE_LENGTH_MAX),
@@ -93,7 +93,7 @@ fn thief(address: SocketAddr, recording: u64, replays: u64) -> io::Result<TcpStr
         let message = ClientMessage::Request {
             session,
             request,
-            operation: Operation::Replay(replay),
+            operation: ArchiveOperation::Replay(replay),
         };
         wire::send(&stream, &message.encode())?;
         for limit in [8 << 20, 64 << 20] {

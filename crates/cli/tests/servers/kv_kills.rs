@@ -22,7 +22,7 @@ const ELEMENT: usize = 100;
 const CHECKPOINT_BYTES: &str = "30000";
 
 /// The cluster: its addresses stay, its processes do not.
-struct Cluster<'a> {
+struct StoreCluster<'a> {
     scratch: &'a Scratch,
     addresses: Vec<SocketAddr>,
     servers: Vec<Server>,
@@ -39,7 +39,7 @@ fn quiet_addresses(rng: &mut Rng) -> Vec<SocketAddr> {
     held.iter().map(|it| it.local_addr().unwrap()).collect()
 }
 
-impl Cluster<'_> {
+impl StoreCluster<'_> {
     fn start(&mut self) {
         let addresses = &self.addresses;
         let start = |own: usize| {
@@ -279,7 +279,7 @@ fn nodes_that_are_killed_together_lose_nothing_acknowledged() {
     let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     println!("seed {seed}"); // of the times of kills: what the processes do meanwhile differs in each run
     let mut rng = Rng::from_seed(seed);
-    let mut cluster = Cluster {
+    let mut cluster = StoreCluster {
         scratch: &scratch,
         addresses: quiet_addresses(&mut rng),
         servers: Vec::new(),

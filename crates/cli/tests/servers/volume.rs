@@ -79,17 +79,17 @@ impl Drop for Attached {
 }
 
 /// An NBD client with one request at a time.
-pub(super) struct Client(UnixStream);
+pub(super) struct GuestConnection(UnixStream);
 
-impl Client {
-    pub(super) fn attach(folder: &str) -> Client {
+impl GuestConnection {
+    pub(super) fn attach(folder: &str) -> GuestConnection {
         let mut stream = UnixStream::connect(format!("{folder}/nbd")).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
             .write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0")
             .unwrap();
         stream.read_exact(&mut [0; 28]).unwrap();
-        Client(stream)
+        GuestConnection(stream)
     }
 
     /// The error of a request, after which the data of a read follow.
@@ -198,7 +198,7 @@ fn a_volume_outlives_a_replica_and_its_owner() {
     let mut replicas: Vec<Server> = (1..=3).map(|it| downstairs(&folder, it)).collect();
     let owner = Attached::start(&folder, &[]);
     await_status(&folder, 0);
-    let mut client = Client::attach(&folder);
+    let mut client = GuestConnection::attach(&folder);
     client.write(0, &[1; 8_192]);
     client.flush();
     replicas.remove(1);
@@ -212,7 +212,7 @@ fn a_volume_outlives_a_replica_and_its_owner() {
     replicas.remove(0);
     replicas.push(downstairs(&folder, 2));
     let owner = Attached::start(&folder, &[]);
-    let mut client = Client::attach(&folder);
+    let mut client = GuestConnection::attach(&folder);
     assert_eq!(client.read(0, 4_096), Ok(vec![1; 4_096]));
     assert_eq!(client.read(4_096, 4_096), Ok(vec![2; 4_096]));
     let part = client.read((1 << 20) - 10, 120).unwrap();
@@ -264,14 +264,14 @@ fn a_stopped_owner_ends_when_all_is_durable() {
     let owner = Attached::start(&folder, &[]);
     await_status(&folder, 0);
     assert_volume(&["rotate", &folder], 0, "key 1 is used");
-    Client::attach(&folder).write(0, &[1; 4_096].repeat(16));
+    GuestConnection::attach(&folder).write(0, &[1; 4_096].repeat(16));
     let since = Instant::now();
     let (status, text) = owner.terminate();
     assert_eq!(status, Some(0), "{text}");
     assert!(!text.contains("did not close"), "{text}");
     assert!(since.elapsed().as_secs() < 8, "{:?}", since.elapsed());
     let owner = Attached::start(&folder, &[]);
-    let mut client = Client::attach(&folder);
+    let mut client = GuestConnection::attach(&folder);
     assert_eq!(client.read(0, 65_536), Ok(vec![1; 65_536]));
     replicas.truncate(1);
     client.write(0, &[2; 4_096]);
@@ -287,7 +287,7 @@ fn a_damaged_replica_is_found() {
     let replicas: Vec<Server> = (1..=3).map(|it| downstairs(&folder, it)).collect();
     let owner = Attached::start(&folder, &[]);
     await_status(&folder, 0);
-    let mut client = Client::attach(&folder);
+    let mut client = GuestConnection::attach(&folder);
     client.write(0, &[1; 4_096]);
     client.flush();
     assert_eq!(owner.terminate().0, Some(0));
@@ -340,12 +340,12 @@ fn a_later_owner_takes_the_volume() {
     for name in ["volume.toml", "key", "link-key"] {
         fs::copy(format!("{folder}/{name}"), format!("{copy}/{name}")).unwrap();
     }
-    Client::attach(&folder).write(0, &[5; 4_096]);
+    GuestConnection::attach(&folder).write(0, &[5; 4_096]);
     let _second = Attached::start(&copy, &["--read-only"]);
     let (status, text) = first.end();
     assert_eq!(status, Some(254), "{text}");
     assert!(text.contains("deposed: generation 2"), "{text}");
-    let mut client = Client::attach(&copy);
+    let mut client = GuestConnection::attach(&copy);
     assert_eq!(client.request(1, 0, 512, &[0; 512]), 1, "EPERM: read-only");
     let words = ["bench", &copy, "--overwrite", "--workloads", "write"];
     assert_volume(&words, 254, "attached read-only");
@@ -359,7 +359,7 @@ fn a_page_shows_the_volume() {
     let first = Server::start(&words);
     let _second = downstairs(&folder, 2);
     let owner = Attached::start(&folder, &["--http", "0"]);
-    let mut client = Client::attach(&folder);
+    let mut client = GuestConnection::attach(&folder);
     client.write(0, &[1; 4_096]);
     client.flush();
     let since = Instant::now();

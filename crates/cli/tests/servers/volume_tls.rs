@@ -2,7 +2,7 @@
 
 use super::process::{PATIENCE, Server, binary};
 use super::scratch::Scratch;
-use super::volume::{Attached, Client, assert_volume, await_status, create_with};
+use super::volume::{Attached, GuestConnection, assert_volume, await_status, create_with};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -70,7 +70,7 @@ fn a_volume_with_certificates_is_written_and_repaired() {
     let client = tls("client", "ca.pem");
     let owner = Attached::start(&folder, &words(&client));
     await_status(&folder, 0);
-    let mut guest = Client::attach(&folder);
+    let mut guest = GuestConnection::attach(&folder);
     guest.write(0, &[1; 4_096].repeat(256));
     guest.flush();
     drop(replicas.remove(1));

@@ -1,6 +1,6 @@
 //! A simulated host: a core, a disk whose unsynced writes a crash loses, a state machine, checkpoints.
 
-use super::{Bug, ELECTION, HEARTBEAT, World, node};
+use super::{ConsensusBug, ConsensusSimulation, ELECTION, HEARTBEAT, node};
 use crate::rule::{Rules, WrapperRule};
 use crate::{
     CachedLog, Config, Consensus, EntryLog, Fetch, LogEntry, Members, Persist, Ready, Role,
@@ -151,7 +151,7 @@ impl Host {
     }
 }
 
-impl World {
+impl ConsensusSimulation {
     /// Calls the core of a host, then does what it has ready.
     pub(crate) fn with_core(
         &mut self,
@@ -240,7 +240,7 @@ impl World {
         self.hosts[at].sync_at = due;
         self.hosts[at].writes.push_back(persist);
         self.after(due - self.now, at, Work::Sync);
-        if self.scenario.bug == Some(Bug::MissingSync) {
+        if self.scenario.bug == Some(ConsensusBug::MissingSync) {
             self.report(at, ticket);
         }
         if let Some(mark) = mark {
@@ -265,7 +265,7 @@ impl World {
             return;
         };
         let leads = core.status().role == Role::Leader;
-        if self.scenario.bug == Some(Bug::CommitWithoutQuorum) && leads {
+        if self.scenario.bug == Some(ConsensusBug::CommitWithoutQuorum) && leads {
             let applied = self.hosts[at].applied;
             for entry in entries.iter().filter(|entry| entry.index == applied + 1) {
                 self.decide(at, entry);
@@ -307,7 +307,7 @@ impl World {
                 let Some(write) = self.hosts[at].writes.pop_front() else {
                     return;
                 };
-                let forgets = self.scenario.bug == Some(Bug::VoteForgotten);
+                let forgets = self.scenario.bug == Some(ConsensusBug::VoteForgotten);
                 self.hosts[at].durable.write(&write, forgets);
                 self.with_core(at, |core| {
                     core.persisted(write.ticket)

@@ -1,6 +1,6 @@
 //! Runs of the simulator: clean ones, and planted bugs that it must find.
 
-use super::{Bug, Scenario, World, node};
+use super::{ConsensusBug, ConsensusSimulation, Scenario, node};
 use crate::rule::WrapperRule;
 use crate::{
     CachedLog, Config, Consensus, EntryLog, LogEntry, Members, Payload, Role, SnapshotMark,
@@ -50,7 +50,7 @@ fn run_clean(name: &str, scenario: Scenario, count: u64) {
     let (mut reads, mut changes, mut installs, mut fetches) = (0, 0, 0, 0);
     let mut positions = 0;
     for seed in 0..count {
-        let mut world = World::new(scenario, seed);
+        let mut world = ConsensusSimulation::new(scenario, seed);
         if let Err(text) = world.run() {
             panic!("{name}: seed {seed}: {text}");
         }
@@ -67,14 +67,14 @@ fn run_clean(name: &str, scenario: Scenario, count: u64) {
 }
 
 /// The first seed below `budget` that finds the bug, and what it found.
-fn find(bug: Bug, scenario: Scenario, budget: u64) -> (u64, String) {
+fn find(bug: ConsensusBug, scenario: Scenario, budget: u64) -> (u64, String) {
     quiet_panics();
     let scenario = Scenario {
         bug: Some(bug),
         ..scenario
     };
     for seed in 0..budget {
-        if let Err(text) = World::new(scenario, seed).run() {
+        if let Err(text) = ConsensusSimulation::new(scenario, seed).run() {
             println!("{bug:?}: seed {seed}: {text}");
             return (seed, text);
         }
@@ -145,7 +145,7 @@ fn laggards_by_checkpoint() {
 #[test]
 fn the_same_seed_gives_the_same_trace() {
     let trace = |bug| {
-        let mut world = World::new(
+        let mut world = ConsensusSimulation::new(
             Scenario {
                 bug,
                 spares: 2,
@@ -162,8 +162,8 @@ fn the_same_seed_gives_the_same_trace() {
 #[test]
 fn rule_1_pinned_timeouts() {
     let trace = || {
-        let bug = Some(Bug::Without(WrapperRule::PinnedTimeouts));
-        let mut world = World::new(Scenario { bug, ..THREE }, 7);
+        let bug = Some(ConsensusBug::Without(WrapperRule::PinnedTimeouts));
+        let mut world = ConsensusSimulation::new(Scenario { bug, ..THREE }, 7);
         let _ = world.run();
         world.trace
     };
@@ -180,7 +180,12 @@ fn rule_2_applied_after_persisted() {
         checkpoint_every: 5,
         ..THREE
     };
-    let found = find(Bug::Without(WrapperRule::AppliedAfterPersisted), often, 60).1;
+    let found = find(
+        ConsensusBug::Without(WrapperRule::AppliedAfterPersisted),
+        often,
+        60,
+    )
+    .1;
     assert!(found.contains("out of range"), "{found}");
 }
 
@@ -190,7 +195,7 @@ fn rule_3_quiet_install() {
         checkpoint_every: 5,
         ..THREE
     };
-    find(Bug::Without(WrapperRule::QuietInstall), often, 100);
+    find(ConsensusBug::Without(WrapperRule::QuietInstall), often, 100);
 }
 
 #[test]
@@ -199,13 +204,17 @@ fn rule_4_compact_applied() {
         checkpoint_every: 3,
         ..THREE
     };
-    find(Bug::Without(WrapperRule::CompactApplied), often, 60);
+    find(
+        ConsensusBug::Without(WrapperRule::CompactApplied),
+        often,
+        60,
+    );
 }
 
 #[test]
 fn rule_5_removed_leader() {
     find(
-        Bug::Without(WrapperRule::RemovedLeader),
+        ConsensusBug::Without(WrapperRule::RemovedLeader),
         Scenario { spares: 2, ..THREE },
         100,
     );
@@ -218,7 +227,12 @@ fn rule_6_snapshot_timeout() {
         loss: 0.1,
         ..THREE
     };
-    let found = find(Bug::Without(WrapperRule::SnapshotTimeout), often, 100).1;
+    let found = find(
+        ConsensusBug::Without(WrapperRule::SnapshotTimeout),
+        often,
+        100,
+    )
+    .1;
     assert!(found.contains("no progress"), "{found}");
 }
 
@@ -229,33 +243,33 @@ fn rule_7_known_member() {
         spares: 2,
         ..THREE
     };
-    let found = find(Bug::Without(WrapperRule::KnownMember), rare, 200).1;
+    let found = find(ConsensusBug::Without(WrapperRule::KnownMember), rare, 200).1;
     assert!(found.contains("no progress"), "{found}");
 }
 
 #[test]
 fn messages_not_held_are_found() {
-    find(Bug::Without(WrapperRule::HeldMessages), THREE, 40);
+    find(ConsensusBug::Without(WrapperRule::HeldMessages), THREE, 40);
 }
 
 #[test]
 fn a_forgotten_vote_is_found() {
-    find(Bug::VoteForgotten, THREE, 200);
+    find(ConsensusBug::VoteForgotten, THREE, 200);
 }
 
 #[test]
 fn a_commit_without_quorum_is_found() {
-    find(Bug::CommitWithoutQuorum, THREE, 20);
+    find(ConsensusBug::CommitWithoutQuorum, THREE, 20);
 }
 
 #[test]
 fn a_missing_sync_is_found() {
-    find(Bug::MissingSync, THREE, 100);
+    find(ConsensusBug::MissingSync, THREE, 100);
 }
 
 #[test]
 fn a_stale_read_is_found() {
-    find(Bug::StaleRead, THREE, 60);
+    find(ConsensusBug::StaleRead, THREE, 60);
 }
 
 /// Entry 5 is known to be committed, though the durable vote says 2 and no leader says more.

@@ -4,20 +4,26 @@ use super::small_histories::histories;
 use crate::{AdyaG2, CausalRegister, CausalReverse, Comments, SequentialInserts};
 use seatrial_checker::{Aims, Checker, Validity, Verdict, check_source};
 use seatrial_history::{Extra, History, Op, OpType, Process, Provenance, Symbol, Value};
-use seatrial_interchange::import::{self, Format, Options};
+use seatrial_interchange::import::{self, Format, ImportOptions};
 use seatrial_machine::Rng;
 use std::sync::Arc;
 
 fn read(text: &str) -> History {
-    let options = Options {
+    let options = ImportOptions {
         keyed: true,
-        ..Options::default()
+        ..ImportOptions::default()
     };
     import::read("run.edn", text.as_bytes(), Format::Edn, options).unwrap()
 }
 
 fn plain(text: &str) -> History {
-    import::read("run.edn", text.as_bytes(), Format::Edn, Options::default()).unwrap()
+    import::read(
+        "run.edn",
+        text.as_bytes(),
+        Format::Edn,
+        ImportOptions::default(),
+    )
+    .unwrap()
 }
 
 fn summaries(verdict: &Verdict) -> Vec<&str> {

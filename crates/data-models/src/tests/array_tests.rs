@@ -1,10 +1,12 @@
 //! Block devices, and registers with transactions.
 
-use super::{Plan, TestCall, TestObject, check, compare, last_call, many_clients, metamorphic};
+use super::{
+    HistoryPlan, TestCall, TestObject, check, compare, last_call, many_clients, metamorphic,
+};
 use crate::RegisterArray;
 use seatrial_checker::Validity;
 use seatrial_history::{Key, Mop, Observed, Value};
-use seatrial_interchange::import::{self, Format, Options};
+use seatrial_interchange::import::{self, Format, ImportOptions};
 use seatrial_machine::Rng;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -96,7 +98,7 @@ impl TestObject for TestDevice {
     }
 }
 
-const PLAN: Plan = Plan {
+const PLAN: HistoryPlan = HistoryPlan {
     operations: 7,
     clients: 4,
     size: 3,
@@ -249,7 +251,7 @@ fn a_torn_write_is_explained() {
                  {:process 0 :type :ok :f :write :value [4 [1 2]]}
                  {:process 1 :type :invoke :f :read :value [4 2]}
                  {:process 1 :type :ok :f :read :value [4 [1 0]]}";
-    let history = import::read("a.edn", text, Format::Edn, Options::default()).unwrap();
+    let history = import::read("a.edn", text, Format::Edn, ImportOptions::default()).unwrap();
     let verdict = check(RegisterArray::Blocks, &history);
     assert_eq!(verdict.valid, Validity::Invalid);
     let text = &verdict.findings[0].summary;
@@ -278,7 +280,12 @@ fn maps_of_registers_are_read_and_written() {
         ("{:x 1 :y 1}", Validity::Invalid),
     ] {
         let text = text(read);
-        let history = import::read("a.edn", text.as_bytes(), Format::Edn, Options::default());
+        let history = import::read(
+            "a.edn",
+            text.as_bytes(),
+            Format::Edn,
+            ImportOptions::default(),
+        );
         let verdict = check(RegisterArray::Transactions, &history.unwrap());
         assert_eq!(verdict.valid, expected, "{:?}", verdict.reason);
     }

@@ -1,8 +1,8 @@
 //! Locks and semaphores.
 
 use super::{
-    Plan, TestObject, check, compare, histories, history, many_clients, metamorphic, plant_first,
-    valid_calls,
+    HistoryPlan, TestObject, check, compare, histories, history, many_clients, metamorphic,
+    plant_first, valid_calls,
 };
 use crate::{LockModel, SemaphoreModel};
 use seatrial_checker::{Checker, Discipline, Lock, Validity};
@@ -167,7 +167,7 @@ impl TestObject for TestLock {
     }
 }
 
-const PLAN: Plan = Plan {
+const PLAN: HistoryPlan = HistoryPlan {
     operations: 8,
     clients: 3,
     size: 2,
@@ -322,7 +322,7 @@ fn semaphores_agree_with_the_brute_force() {
                 .permits,
             model.permits
         );
-        let plan = Plan { clients: 5, ..PLAN };
+        let plan = HistoryPlan { clients: 5, ..PLAN };
         let counts = compare(&TestSemaphore::new(permits), &model, plan, permits as u64);
         assert!(counts.iter().all(|&count| count > 100), "{counts:?}");
         metamorphic(&TestSemaphore::new(permits), &model, plan, permits as u64);

@@ -1,10 +1,12 @@
 //! Append logs.
 
-use super::{Plan, TestCall, TestObject, check, compare, last_call, many_clients, metamorphic};
+use super::{
+    HistoryPlan, TestCall, TestObject, check, compare, last_call, many_clients, metamorphic,
+};
 use crate::AppendLogModel;
 use seatrial_checker::Validity;
 use seatrial_history::Value;
-use seatrial_interchange::import::{self, Format, Options};
+use seatrial_interchange::import::{self, Format, ImportOptions};
 use seatrial_machine::Rng;
 use std::cell::Cell;
 
@@ -85,7 +87,7 @@ impl TestObject for TestLog {
     }
 }
 
-const PLAN: Plan = Plan {
+const PLAN: HistoryPlan = HistoryPlan {
     operations: 7,
     clients: 4,
     size: 4,
@@ -110,7 +112,12 @@ fn logs_agree_with_the_brute_force() {
     assert!(counts.iter().all(|&count| count > 100), "{counts:?}");
     let counts = compare(&unique(), &AppendLogModel, PLAN, 2);
     assert!(counts.iter().all(|&count| count > 100), "{counts:?}");
-    let counts = compare(&unique(), &AppendLogModel, Plan { hidden: 0, ..PLAN }, 3);
+    let counts = compare(
+        &unique(),
+        &AppendLogModel,
+        HistoryPlan { hidden: 0, ..PLAN },
+        3,
+    );
     assert!(counts.iter().all(|&count| count > 100), "{counts:?}");
 }
 
@@ -142,7 +149,7 @@ fn offsets_are_explained() {
                  {:process 2 :type :ok :f :read :value [2 9]}
                  {:process 2 :type :invoke :f :read :value 2}
                  {:process 2 :type :ok :f :read :value [2 nil]}";
-    let history = import::read("a.edn", text, Format::Edn, Options::default()).unwrap();
+    let history = import::read("a.edn", text, Format::Edn, ImportOptions::default()).unwrap();
     let verdict = check(AppendLogModel, &history);
     assert_eq!(verdict.valid, Validity::Invalid);
     assert_eq!(

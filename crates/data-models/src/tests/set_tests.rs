@@ -1,10 +1,10 @@
 //! Sets.
 
-use super::{Plan, TestObject, check, compare, last_call, many_clients, metamorphic};
+use super::{HistoryPlan, TestObject, check, compare, last_call, many_clients, metamorphic};
 use crate::SetModel;
 use seatrial_checker::Validity;
 use seatrial_history::Value;
-use seatrial_interchange::import::{self, Format, Options};
+use seatrial_interchange::import::{self, Format, ImportOptions};
 use seatrial_machine::Rng;
 use std::collections::BTreeSet;
 
@@ -68,7 +68,7 @@ impl TestObject for TestSet {
     }
 }
 
-const PLAN: Plan = Plan {
+const PLAN: HistoryPlan = HistoryPlan {
     operations: 8,
     clients: 4,
     size: 3,
@@ -103,7 +103,7 @@ fn whole_reads_agree_with_the_brute_force() {
         additions: 8,
         is_unique: false,
     };
-    let plan = Plan { size: 6, ..PLAN };
+    let plan = HistoryPlan { size: 6, ..PLAN };
     let counts = compare(&growing, &SetModel, plan, 3);
     assert!(counts.iter().all(|&count| count > 100), "{counts:?}");
 }
@@ -153,7 +153,7 @@ fn a_thousand_clients() {
 }
 
 fn verdict(text: &str) -> (Validity, String) {
-    let options = Options::default();
+    let options = ImportOptions::default();
     let history = import::read("a.edn", text.as_bytes(), Format::Edn, options).unwrap();
     let verdict = check(SetModel, &history);
     let finding = verdict.findings.first().map(|one| one.summary.clone());

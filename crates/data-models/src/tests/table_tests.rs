@@ -1,6 +1,6 @@
 //! Tables: a mutex, a register, an object with several results; errors.
 
-use super::{Plan, TestObject, check, compare, history, metamorphic, valid_calls};
+use super::{HistoryPlan, TestObject, check, compare, history, metamorphic, valid_calls};
 use crate::{StateTableRow, TableModel};
 use seatrial_checker::{Checker, Validity};
 use seatrial_history::{History, Op, OpType, Process, Value};
@@ -123,7 +123,7 @@ impl TestObject for Tabled {
     }
 }
 
-const SMALL: Plan = Plan {
+const SMALL: HistoryPlan = HistoryPlan {
     operations: 9,
     clients: 4,
     size: 3,
@@ -210,7 +210,7 @@ fn an_unknown_result_is_any_that_a_row_allows() {
     let counts = compare(
         &Tabled::Coin,
         &coin(),
-        Plan {
+        HistoryPlan {
             crashes: 0,
             ..SMALL
         },

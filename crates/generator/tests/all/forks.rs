@@ -1,6 +1,6 @@
 //! One part of a test changes nothing for another.
 
-use crate::soundness::{DEPTH, Plan, build};
+use crate::soundness::{DEPTH, RandomTrees, build};
 use crate::twin::Gen;
 use seatrial_generator::{
     Generator, Interpreter, InterpreterOptions, SimulatedReply, Simulation, any, operation,
@@ -18,11 +18,11 @@ fn clients(seed: u64, nemesis: bool) -> Option<Vec<String>> {
     let rng = Rng::from_seed(seed);
     let concurrency = 1 + rng.fork("concurrency").below(5) as u32;
     // A tree may say things for ever at one instant.
-    let clients = build(&Plan::new(seed, concurrency).tree(DEPTH))
+    let clients = build(&RandomTrees::new(seed, concurrency).tree(DEPTH))
         .limit(500)
         .clients()
         .boxed();
-    let faults = Plan::new(seed + 1_000_000, concurrency).tree(DEPTH);
+    let faults = RandomTrees::new(seed + 1_000_000, concurrency).tree(DEPTH);
     let faults = faults_or_kills(&faults).limit(60).nemesis().boxed();
     let parts = [clients].into_iter().chain(nemesis.then_some(faults));
     let options = InterpreterOptions {

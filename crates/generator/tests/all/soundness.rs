@@ -203,7 +203,7 @@ impl Generator for Watched {
 }
 
 /// Draws trees.
-pub(crate) struct Plan {
+pub(crate) struct RandomTrees {
     rng: Rng,
     concurrency: u32,
     /// The next value of an operation.
@@ -217,9 +217,9 @@ pub(crate) struct Plan {
 /// Deepest tree.
 pub(crate) const DEPTH: u32 = 6;
 
-impl Plan {
-    pub(crate) fn new(seed: u64, concurrency: u32) -> Plan {
-        Plan {
+impl RandomTrees {
+    pub(crate) fn new(seed: u64, concurrency: u32) -> RandomTrees {
+        RandomTrees {
             rng: Rng::from_seed(seed).fork("plan"),
             concurrency,
             value: 0,
@@ -653,7 +653,7 @@ fn random_trees_answer_as_their_twins_do() {
     let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
     for seed in 0..12_000 {
         let concurrency = 1 + Rng::from_seed(seed).below(5) as u32;
-        let mut plan = Plan::new(seed, concurrency);
+        let mut plan = RandomTrees::new(seed, concurrency);
         let shape = plan.tree(DEPTH);
         for (name, count) in plan.seen {
             *seen.entry(name).or_default() += count;

@@ -189,17 +189,17 @@ mod tests {
     /// A chunk that cannot be read.
     #[derive(Debug, PartialEq, Eq, thiserror::Error)]
     #[error("chunk {0} is broken")]
-    struct Broken(u64);
+    struct BrokenChunk(u64);
 
     /// A hundred empty chunks that can be damaged.
-    struct Numbers {
+    struct DamagedChunks {
         damaged: Vec<u64>,
         /// The highest chunk asked for.
         highest: AtomicU64,
     }
 
-    impl Chunks for Numbers {
-        type Error = Broken;
+    impl Chunks for DamagedChunks {
+        type Error = BrokenChunk;
         fn chunk_count(&self) -> u64 {
             100
         }
@@ -207,10 +207,10 @@ mod tests {
             &self,
             number: u64,
             buffer: &'a mut ChunkBuffer,
-        ) -> Result<Option<&'a Chunk>, Broken> {
+        ) -> Result<Option<&'a Chunk>, BrokenChunk> {
             self.highest.fetch_max(number, Ordering::Relaxed);
             if self.damaged.contains(&number) {
-                return Err(Broken(number));
+                return Err(BrokenChunk(number));
             }
             Ok(Some(&buffer.chunk))
         }
@@ -254,8 +254,8 @@ mod tests {
         }
     }
 
-    fn numbers(damaged: &[u64]) -> Numbers {
-        Numbers {
+    fn numbers(damaged: &[u64]) -> DamagedChunks {
+        DamagedChunks {
             damaged: damaged.to_vec(),
             highest: AtomicU64::new(0),
         }
@@ -281,10 +281,13 @@ mod tests {
         for threads in [1, 2, 4] {
             let chunks = numbers(&[40, 41, 42, 99]);
             let fold = SlowStart::default();
-            assert_eq!(fold_concurrent(&chunks, &fold, threads), Err(Broken(40)));
+            assert_eq!(
+                fold_concurrent(&chunks, &fold, threads),
+                Err(BrokenChunk(40))
+            );
         }
         let error = fold_linear(&numbers(&[7]), &SlowStart::default());
-        assert_eq!(error, Err(Broken(7)));
+        assert_eq!(error, Err(BrokenChunk(7)));
     }
 
     #[test]

@@ -71,18 +71,18 @@ fn limits() -> HostLimits {
     }
 }
 
-struct Server {
+struct AttackedServer {
     address: SocketAddr,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
 
-impl Server {
-    fn start(limits: HostLimits) -> Server {
-        Server::start_with(limits, None)
+impl AttackedServer {
+    fn start(limits: HostLimits) -> AttackedServer {
+        AttackedServer::start_with(limits, None)
     }
 
-    fn start_with(limits: HostLimits, key: Option<SecretKey>) -> Server {
+    fn start_with(limits: HostLimits, key: Option<SecretKey>) -> AttackedServer {
         let (stop, stopped) = oneshot::channel::<()>();
         let (ready, address) = mpsc::channel();
         let options = ListenOptions {
@@ -102,7 +102,7 @@ impl Server {
             };
             serve_machine(options, Echo, (), ready, stopped).unwrap();
         });
-        Server {
+        AttackedServer {
             address: address.recv_timeout(PATIENCE).unwrap(),
             stop,
             thread,
@@ -174,7 +174,7 @@ fn send_half(mut stream: &TcpStream, length: usize, there: usize) -> io::Result<
 
 #[test]
 fn before_a_session_messages_are_short_and_time_is_too() {
-    let server = Server::start(HostLimits {
+    let server = AttackedServer::start(HostLimits {
         unadmitted_timeout: Duration::from_millis(300),
         ..limits()
     });
@@ -203,7 +203,7 @@ fn before_a_session_messages_are_short_and_time_is_too() {
 
 #[test]
 fn a_machine_may_end_a_connection_after_its_last_words() {
-    let server = Server::start(limits());
+    let server = AttackedServer::start(limits());
     let member = server.enter();
     assert_eq!(ask(&member, b"q").unwrap(), b"q");
     assert!(is_closed(&member, PATIENCE));
@@ -212,7 +212,7 @@ fn a_machine_may_end_a_connection_after_its_last_words() {
 
 #[test]
 fn a_flood_of_connections_displaces_only_those_without_a_session() {
-    let server = Server::start(limits());
+    let server = AttackedServer::start(limits());
     let member = server.enter();
     let mut flood: Vec<TcpStream> = (0..100).map(|_| server.connect_only()).collect();
     flood.extend((0..100).map(|_| server.connect()));
@@ -226,7 +226,7 @@ fn a_flood_of_connections_displaces_only_those_without_a_session() {
 
 #[test]
 fn sessions_fill_all_places_and_one_more_is_refused() {
-    let server = Server::start(limits());
+    let server = AttackedServer::start(limits());
     let members: Vec<TcpStream> = (0..40).map(|_| server.enter()).collect();
     let refused = server.try_connect().unwrap_err().to_string();
     let expected = "refused by the server: 40 connections are open, try again later";
@@ -245,7 +245,7 @@ fn sessions_fill_all_places_and_one_more_is_refused() {
 
 #[test]
 fn half_messages_that_stop_make_room_for_whole_ones() {
-    let server = Server::start(limits());
+    let server = AttackedServer::start(limits());
     let member = server.enter();
     let halves: Vec<TcpStream> = (0..30).map(|_| server.enter()).collect();
     for half in &halves {
@@ -262,7 +262,7 @@ fn half_messages_that_stop_make_room_for_whole_ones() {
 
 #[test]
 fn unadmitted_connections_do_not_touch_the_memory_of_members() {
-    let server = Server::start(HostLimits {
+    let server = AttackedServer::start(HostLimits {
         unadmitted_max: 35,
         unadmitted_length_max: 64 << 10,
         ..limits()
@@ -282,7 +282,7 @@ fn unadmitted_connections_do_not_touch_the_memory_of_members() {
 
 #[test]
 fn messages_longer_than_all_memory_together_are_received_one_after_the_other() {
-    let server = Server::start(HostLimits {
+    let server = AttackedServer::start(HostLimits {
         send_bytes_max: 64 << 20,
         // Each waits for all others, and the machine may have other work.
         receive_patience: Duration::from_mins(1),
@@ -305,7 +305,7 @@ fn messages_longer_than_all_memory_together_are_received_one_after_the_other() {
 
 #[test]
 fn a_message_that_drips_is_not_waited_for() {
-    let server = Server::start(HostLimits {
+    let server = AttackedServer::start(HostLimits {
         receive_patience: Duration::from_millis(400),
         ..limits()
     });
@@ -328,7 +328,7 @@ fn a_message_that_drips_is_not_waited_for() {
 
 #[test]
 fn unread_answers_are_bounded_together() {
-    let server = Server::start(limits());
+    let server = AttackedServer::start(limits());
     let member = server.enter();
     let deaf: Vec<TcpStream> = (0..30).map(|_| server.enter()).collect();
     for _ in 0..6 {
@@ -360,7 +360,7 @@ fn unread_answers_are_bounded_together() {
 
 #[test]
 fn a_member_that_reads_nothing_is_closed_in_time() {
-    let server = Server::start(HostLimits {
+    let server = AttackedServer::start(HostLimits {
         send_bytes_max: 64 << 20,
         connection_send_bytes_max: 64 << 20,
         send_patience: Duration::from_millis(300),
@@ -382,7 +382,7 @@ fn a_member_that_reads_nothing_is_closed_in_time() {
 #[test]
 fn who_does_not_know_the_key_reaches_no_machine() {
     let key = |byte| SecretKey::new(&[byte; 16]);
-    let server = Server::start_with(limits(), key(1));
+    let server = AttackedServer::start_with(limits(), key(1));
     let member = server.connect_only();
     open(&member, key(1)).unwrap();
     is_served(&member, b"h");

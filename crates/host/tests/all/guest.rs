@@ -73,19 +73,19 @@ impl Machine for Asker {
 }
 
 /// A server on a thread of its own.
-struct Running {
+struct GuestServer {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
 
-impl Running {
+impl GuestServer {
     fn end(self) {
         self.stop.send(()).unwrap();
         self.thread.join().unwrap();
     }
 }
 
-fn echo(node: NodeId, key: Option<&str>) -> (SocketAddr, Running) {
+fn echo(node: NodeId, key: Option<&str>) -> (SocketAddr, GuestServer) {
     let options = ListenOptions {
         listen: "127.0.0.1:0".parse().unwrap(),
         message_length_max: 8 << 20,
@@ -107,7 +107,7 @@ fn echo(node: NodeId, key: Option<&str>) -> (SocketAddr, Running) {
     });
     (
         address.recv_timeout(PATIENCE).unwrap(),
-        Running { stop, thread },
+        GuestServer { stop, thread },
     )
 }
 
@@ -135,7 +135,7 @@ fn guest(
     nodes: BTreeMap<NodeId, SocketAddr>,
     cluster: u64,
     key: Option<&str>,
-) -> (Requests, Replies, HostMetrics, Running) {
+) -> (Requests, Replies, HostMetrics, GuestServer) {
     let metrics = HostMetrics::default();
     let options = GuestOptions {
         message_length_max: 8 << 20,
@@ -161,7 +161,7 @@ fn guest(
         })
         .unwrap();
     });
-    (requests, replies, metrics, Running { stop, thread })
+    (requests, replies, metrics, GuestServer { stop, thread })
 }
 
 const N1: NodeId = NodeId::server(1);

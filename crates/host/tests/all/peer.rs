@@ -91,7 +91,7 @@ fn addresses<const N: usize>() -> [SocketAddr; N] {
 }
 
 /// A node on a thread of its own.
-struct Node {
+struct PeerNode {
     address: SocketAddr,
     metrics: HostMetrics,
     stop: oneshot::Sender<()>,
@@ -151,7 +151,7 @@ impl Setup {
         )
     }
 
-    fn start(self) -> Node {
+    fn start(self) -> PeerNode {
         let metrics = HostMetrics::default();
         let options = self.options(metrics.clone());
         let (stop, stopped) = oneshot::channel::<()>();
@@ -164,7 +164,7 @@ impl Setup {
             serve_machine(options, Relay::default(), (), ready, stopped).unwrap();
         });
         let address = address.recv_timeout(PATIENCE).unwrap();
-        Node {
+        PeerNode {
             address,
             metrics,
             stop,
@@ -173,7 +173,7 @@ impl Setup {
     }
 }
 
-impl Node {
+impl PeerNode {
     fn connect(&self, key: Option<SecretKey>) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -18,7 +18,7 @@ const MESSAGE_LENGTH_MAX: usize = 1 << 20;
 /// Counts requests `+`, one byte of log each, and replies when that is durable. `b` asks for a mebibyte, `p` for
 /// a job, which panics.
 #[derive(Default)]
-struct Counter {
+struct RequestCounter {
     count: u64,
     waiting: Vec<(Ticket, NodeId)>,
 }
@@ -31,7 +31,7 @@ impl Job for Panics {
     }
 }
 
-impl Machine for Counter {
+impl Machine for RequestCounter {
     type Request = ();
     type Reply = ();
 
@@ -69,11 +69,11 @@ impl Machine for Counter {
     }
 }
 
-fn boot(data: &DataFolder) -> Booted<Counter> {
+fn boot(data: &DataFolder) -> Booted<RequestCounter> {
     let count = data.log(LogName::MAIN).unwrap().len();
-    let machine = Counter {
+    let machine = RequestCounter {
         count,
-        ..Counter::default()
+        ..RequestCounter::default()
     };
     Booted::with_log(machine, count)
 }
@@ -97,14 +97,14 @@ fn options(data: &Path) -> ServeOptions {
 }
 
 /// A server on a thread of its own.
-struct Server {
+struct CounterServer {
     address: SocketAddr,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<Result<(), HostError>>,
 }
 
-impl Server {
-    fn start(data: &Path) -> Server {
+impl CounterServer {
+    fn start(data: &Path) -> CounterServer {
         let options = options(data);
         let (stop, stopped) = oneshot::channel::<()>();
         let (ready, address) = mpsc::channel();
@@ -115,7 +115,7 @@ impl Server {
             })
         });
         let address = address.recv_timeout(PATIENCE).unwrap();
-        Server {
+        CounterServer {
             address,
             stop,
             thread,
@@ -152,7 +152,7 @@ fn assert_closed(mut stream: &TcpStream) {
 #[test]
 fn many_requests_at_once_are_all_answered_in_order() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path());
+    let server = CounterServer::start(folder.path());
     let stream = server.connect();
     for _ in 0..5_000 {
         send(&stream, b"+");
@@ -166,7 +166,7 @@ fn many_requests_at_once_are_all_answered_in_order() {
 #[test]
 fn a_job_that_panics_takes_its_server_with_it() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path());
+    let server = CounterServer::start(folder.path());
     let stream = server.connect();
     send(&stream, b"p");
     assert!(server.thread.join().is_err());
@@ -176,7 +176,7 @@ fn a_job_that_panics_takes_its_server_with_it() {
 #[test]
 fn who_does_not_read_is_disconnected_and_others_are_served() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path());
+    let server = CounterServer::start(folder.path());
     let deaf = server.connect();
     for _ in 0..120 {
         if (&deaf).write_all(&[1, 0, 0, 0, b'b']).is_err() {
@@ -209,7 +209,7 @@ fn who_does_not_read_is_disconnected_and_others_are_served() {
 fn a_full_disk_ends_the_server_and_nothing_is_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("/dev/full", folder.path().join("log")).unwrap();
-    let server = Server::start(folder.path());
+    let server = CounterServer::start(folder.path());
     let stream = server.connect();
     send(&stream, b"+");
     assert_closed(&stream);
@@ -226,7 +226,7 @@ fn a_folder_is_made_with_its_parents_and_free_again_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("made/when/missing");
     for count in 1..=3 {
-        let server = Server::start(&data);
+        let server = CounterServer::start(&data);
         assert_eq!(ask(&server.connect(), b"+"), count);
         server.stop().unwrap();
     }

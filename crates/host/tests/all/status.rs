@@ -49,21 +49,21 @@ impl Machine for Described {
 }
 
 /// A server on a thread of its own, which ends when this is dropped.
-struct Server {
+struct StatusServer {
     address: SocketAddr,
     status: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
-impl Drop for Server {
+impl Drop for StatusServer {
     fn drop(&mut self) {
         self.stop = None;
         self.thread.take().unwrap().join().unwrap();
     }
 }
 
-fn start() -> Server {
+fn start() -> StatusServer {
     let any = "127.0.0.1:0".parse().unwrap();
     let http = StatusListener::bind(any, "a test").unwrap();
     let status = http.address();
@@ -86,7 +86,7 @@ fn start() -> Server {
         };
         serve_machine(options, Described::default(), (), ready, stopped).unwrap();
     });
-    Server {
+    StatusServer {
         address: address.recv_timeout(PATIENCE).unwrap(),
         status,
         stop: Some(stop),

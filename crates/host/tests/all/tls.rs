@@ -92,26 +92,30 @@ impl Peer for Caller {
 }
 
 /// A server on a thread of its own, which ends when this is dropped.
-struct Server {
+struct TlsServer {
     address: SocketAddr,
     metrics: HostMetrics,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Server {
+impl Drop for TlsServer {
     fn drop(&mut self) {
         self.stop = None;
         self.thread.take().unwrap().join().unwrap();
     }
 }
 
-fn start(tls: Option<TlsCredentials>) -> Server {
+fn start(tls: Option<TlsCredentials>) -> TlsServer {
     let any = "127.0.0.1:0".parse().unwrap();
     start_node(any, tls, None)
 }
 
-fn start_node(listen: SocketAddr, tls: Option<TlsCredentials>, cluster: Option<Cluster>) -> Server {
+fn start_node(
+    listen: SocketAddr,
+    tls: Option<TlsCredentials>,
+    cluster: Option<Cluster>,
+) -> TlsServer {
     let metrics = HostMetrics::default();
     let options = ListenOptions {
         listen,
@@ -141,7 +145,7 @@ fn start_node(listen: SocketAddr, tls: Option<TlsCredentials>, cluster: Option<C
         };
         serve_machine(options, Echo, (), ready, stopped).unwrap();
     });
-    Server {
+    TlsServer {
         address: address.recv_timeout(PATIENCE).unwrap(),
         metrics,
         stop: Some(stop),
@@ -327,7 +331,7 @@ fn files_that_are_none_are_refused_with_their_name() {
 }
 
 /// Two nodes with these certificates, that dial each other.
-fn pair(first: &str, second: &str) -> [Server; 2] {
+fn pair(first: &str, second: &str) -> [TlsServer; 2] {
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let addresses = listeners.map(|it| it.local_addr().unwrap());
     let all: BTreeMap<NodeId, SocketAddr> = [N1, N2].into_iter().zip(addresses).collect();
@@ -349,7 +353,7 @@ fn pair(first: &str, second: &str) -> [Server; 2] {
 }
 
 /// Waits until a server's connection to a node is like this: open, or failed for a reason.
-fn until_peer(server: &Server, node: NodeId, reason: Option<&str>) {
+fn until_peer(server: &TlsServer, node: NodeId, reason: Option<&str>) {
     let began = Instant::now();
     loop {
         let counts = server.metrics.counts();

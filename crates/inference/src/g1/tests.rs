@@ -8,14 +8,19 @@ use seatrial_cycles::Level;
 use seatrial_history::{
     HistoryWriter, Key, Mop, Observed, Op, OpType, Process, TestFile, Value, WriterOptions,
 };
-use seatrial_interchange::import::{self, Format, Options};
+use seatrial_interchange::import::{self, Format, ImportOptions};
 use seatrial_machine::Rng;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 fn tells(text: &str, expected: &Expect) {
-    let history = import::read("a.edn", text.as_bytes(), Format::Edn, Options::default());
+    let history = import::read(
+        "a.edn",
+        text.as_bytes(),
+        Format::Edn,
+        ImportOptions::default(),
+    );
     let verdict = G1.check(&history.unwrap());
     let mut actual = format!(
         "{:?} {:?}\nnot {:?}\n",
@@ -107,7 +112,12 @@ fn operations_other_than_list_append_are_refused() {
             "[:append :x 3] occurs twice: elements must be unique for each key, but for attempts that failed",
         ),
     ] {
-        let history = import::read("a.edn", text.as_bytes(), Format::Edn, Options::default());
+        let history = import::read(
+            "a.edn",
+            text.as_bytes(),
+            Format::Edn,
+            ImportOptions::default(),
+        );
         let verdict = G1.check(&history.unwrap());
         assert_eq!(verdict.reason.as_deref(), Some(reason));
     }
@@ -125,7 +135,12 @@ fn retried(outcomes: [&str; 2], appends: [&str; 2], seen: &str) -> Verdict {
     let ends = [0, 1].map(|process| op(process, outcomes[process], appends[process]));
     let read = op(2, "invoke", "[[:r :x nil]]") + &op(2, "ok", &format!("[[:r :x {seen}]]"));
     let text = begins.concat() + &ends.concat() + &read;
-    let history = import::read("a.edn", text.as_bytes(), Format::Edn, Options::default());
+    let history = import::read(
+        "a.edn",
+        text.as_bytes(),
+        Format::Edn,
+        ImportOptions::default(),
+    );
     G1.check(&history.unwrap())
 }
 

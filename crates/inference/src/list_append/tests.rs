@@ -3,11 +3,16 @@
 use super::*;
 use expect_test::{Expect, expect};
 use seatrial_checker::{Finding, Validity};
-use seatrial_interchange::import::{self, Format, Options};
+use seatrial_interchange::import::{self, Format, ImportOptions};
 use std::fmt::Write as _;
 
 fn verdict(level: Level, text: &str) -> Verdict {
-    let history = import::read("a.edn", text.as_bytes(), Format::Edn, Options::default());
+    let history = import::read(
+        "a.edn",
+        text.as_bytes(),
+        Format::Edn,
+        ImportOptions::default(),
+    );
     ListAppend::new(level).check(&history.unwrap())
 }
 
@@ -460,7 +465,8 @@ fn a_bound_gives_unknown() {
          ok [[:r :x []] [:r :y [1]]]
          ok [[:r :x [1]]]",
     );
-    let history = import::read("a", text.as_bytes(), Format::Edn, Options::default()).unwrap();
+    let history =
+        import::read("a", text.as_bytes(), Format::Edn, ImportOptions::default()).unwrap();
     let bound = SearchBound {
         search_steps_max: 0,
     };

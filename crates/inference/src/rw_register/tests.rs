@@ -3,7 +3,7 @@
 use super::*;
 use expect_test::{Expect, expect};
 use seatrial_checker::{Finding, Validity};
-use seatrial_interchange::import::{self, Format, Options};
+use seatrial_interchange::import::{self, Format, ImportOptions};
 use std::fmt::Write as _;
 
 /// The verdict on transactions that all ran at once: one `outcome [mops]` per line, each its own process.
@@ -16,7 +16,12 @@ fn verdict(level: Level, lines: &str) -> Verdict {
         ends += &op(kind);
     }
     let text = begins + &ends;
-    let history = import::read("a.edn", text.as_bytes(), Format::Edn, Options::default());
+    let history = import::read(
+        "a.edn",
+        text.as_bytes(),
+        Format::Edn,
+        ImportOptions::default(),
+    );
     RwRegister::new(level).check(&history.unwrap())
 }
 
@@ -207,7 +212,13 @@ fn blind_writes_are_decided() {
                  {:process 1 :type :ok :f :txn :value [[:w :x 2]]}
                  {:process 2 :type :invoke :f :txn :value [[:r :x nil]]}
                  {:process 2 :type :ok :f :txn :value [[:r :x 1]]}";
-    let history = import::read("a.edn", stale.as_bytes(), Format::Edn, Options::default()).unwrap();
+    let history = import::read(
+        "a.edn",
+        stale.as_bytes(),
+        Format::Edn,
+        ImportOptions::default(),
+    )
+    .unwrap();
     let strict = RwRegister::default().check(&history);
     assert_eq!(strict.valid, Validity::Invalid);
     assert_eq!(strict.anomalies, [("G-single-realtime", 1)].into());
@@ -253,7 +264,12 @@ fn reads_before_a_write_do_not_come_after_it() {
          {:process 0 :type :ok :f :txn :value [[:w 1 4]]}
          {:process 1 :type :invoke :f :txn :value [[:r 1 nil] [:r 1 nil] [:w 1 1]]}
          {:process 1 :type :ok :f :txn :value [[:r 1 4] [:r 1 nil] [:w 1 1]]}";
-    let history = import::read("a.edn", text.as_bytes(), Format::Edn, Options::default());
+    let history = import::read(
+        "a.edn",
+        text.as_bytes(),
+        Format::Edn,
+        ImportOptions::default(),
+    );
     let inference = Inference::by_names(["sequential-keys"]).unwrap();
     let checker = RwRegister::new(Level::StrictSerializable).with_inference(inference);
     let verdict = checker.check(&history.unwrap());

@@ -5,12 +5,12 @@ use seatrial_checker::{Checker, Validity, Verdict};
 use seatrial_cycles::Level;
 use seatrial_history::History;
 use seatrial_inference::{Inference, ListAppend, RwRegister};
-use seatrial_interchange::import::{self, Format, Options};
+use seatrial_interchange::import::{self, Format, ImportOptions};
 use std::collections::BTreeSet;
 
 /// One case. Lines are `PROCESS ok|fail|info [mops]` for a transaction that nothing runs beside, and `PROCESS begin [mops]`
 /// and `PROCESS end-ok [mops]` apart for others.
-struct Case {
+struct ElleCase {
     name: &'static str,
     model: &'static str,
     lines: &'static str,
@@ -26,9 +26,9 @@ const fn case(
     name: &'static str,
     lines: &'static str,
     elle: (&'static [&'static str], &'static [&'static str]),
-) -> Case {
+) -> ElleCase {
     let model = STRICT;
-    Case {
+    ElleCase {
         name,
         model,
         lines,
@@ -37,16 +37,16 @@ const fn case(
     }
 }
 
-impl Case {
+impl ElleCase {
     /// Judged by another model.
-    const fn by(self, model: &'static str) -> Case {
-        Case { model, ..self }
+    const fn by(self, model: &'static str) -> ElleCase {
+        ElleCase { model, ..self }
     }
 
     /// Something else is found here.
-    const fn but(self, found: &'static [&'static str], not: &'static [&'static str]) -> Case {
+    const fn but(self, found: &'static [&'static str], not: &'static [&'static str]) -> ElleCase {
         let ours = Some((found, not));
-        Case { ours, ..self }
+        ElleCase { ours, ..self }
     }
 }
 
@@ -64,10 +64,16 @@ fn history(lines: &str) -> History {
             kind => op("invoke") + &op(kind),
         };
     }
-    import::read("a.edn", text.as_bytes(), Format::Edn, Options::default()).unwrap()
+    import::read(
+        "a.edn",
+        text.as_bytes(),
+        Format::Edn,
+        ImportOptions::default(),
+    )
+    .unwrap()
 }
 
-fn agree(case: &Case, verdict: &Verdict) {
+fn agree(case: &ElleCase, verdict: &Verdict) {
     let (found, not) = case.ours.unwrap_or(case.elle);
     let summaries: Vec<_> = verdict
         .findings
@@ -95,7 +101,7 @@ fn agree(case: &Case, verdict: &Verdict) {
 const WRITE_SKEW: &str = "0 ok [[:r :x nil] [:w :y 1]]\n1 ok [[:r :y nil] [:w :x 1]]";
 
 /// Cases of registers, nothing taken for granted.
-const REGISTERS: [Case; 20] = [
+const REGISTERS: [ElleCase; 20] = [
     // Elle accepts values that were never written.
     case(
         "rw-register",
@@ -225,7 +231,7 @@ const TURNS: &str = "0 ok [[:w :x 1]]\n1 ok [[:w :y 2]]\n2 ok [[:w :z 3]]
     0 ok [[:r :x 2]]\n1 ok [[:r :y 3]]\n2 ok [[:r :z 4]]";
 
 /// Cases of registers with an assumption.
-const INFERRED: [(&str, Case); 11] = [
+const INFERRED: [(&str, ElleCase); 11] = [
     ("sequential-keys", case("turns", TURNS, VALID)),
     // It is one process, which Elle does not ask about at this level.
     (
@@ -362,7 +368,7 @@ const PAPER: &str = "1 ok [[:append 253 1] [:append 253 3] [:append 253 4] [:app
     1 ok [[:append 250 10] [:r 253 [1 3 4]] [:r 255 [2 3 4 5]] [:append 256 3]]";
 
 /// Cases of lists.
-const LISTS: [Case; 29] = [
+const LISTS: [ElleCase; 29] = [
     case(
         "paper example",
         PAPER,

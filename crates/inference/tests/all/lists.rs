@@ -92,7 +92,7 @@ fn transactions(history: &History) -> Vec<Transaction> {
 }
 
 /// Tries all orders of the events of small histories: transactions, or snapshots and commits.
-struct Twin {
+struct ListOrderSearch {
     all: Vec<Transaction>,
     follows: Follows,
     is_serial: bool,
@@ -109,11 +109,11 @@ struct Position {
     events: usize,
 }
 
-impl Twin {
+impl ListOrderSearch {
     fn holds(history: &History, is_serial: bool, follows: Follows) -> bool {
         let all = transactions(history);
         let count = all.len();
-        let twin = Twin {
+        let twin = ListOrderSearch {
             all,
             follows,
             is_serial,
@@ -334,7 +334,8 @@ fn any_case(seed: u64, rng: &mut Rng) -> (History, Vec<bool>) {
         any_history(rng)
     };
     let decided = DECIDED.iter();
-    let holds = decided.map(|&(_, is_serial, follows)| Twin::holds(&history, is_serial, follows));
+    let holds = decided
+        .map(|&(_, is_serial, follows)| ListOrderSearch::holds(&history, is_serial, follows));
     let holds = holds.collect();
     (history, holds)
 }

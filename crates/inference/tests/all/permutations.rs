@@ -8,7 +8,7 @@ use seatrial_checker::{Checker, Validity, Verdict, certify};
 use seatrial_cycles::Level;
 use seatrial_history::{History, Key, Mop, Observed, Op, OpType, Process, Value};
 use seatrial_inference::{Inference, RwRegister};
-use seatrial_interchange::import::{self, Format, Options};
+use seatrial_interchange::import::{self, Format, ImportOptions};
 use seatrial_isolation::{AxiomaticModel, Isolation};
 use seatrial_machine::Rng;
 use seatrial_verify::{Certificate, verify};
@@ -657,7 +657,7 @@ fn the_two_read_committeds_differ() {
         {:process 1 :type :ok :f :txn :value [[:w :x 2] [:w :y 2]]}
         {:process 2 :type :invoke :f :txn :value [[:r :y nil] [:r :x nil]]}
         {:process 2 :type :ok :f :txn :value [[:r :y 2] [:r :x 1]]}";
-    let history = import::read("a.edn", text, Format::Edn, Options::default()).unwrap();
+    let history = import::read("a.edn", text, Format::Edn, ImportOptions::default()).unwrap();
     let adya = RwRegister::new(Level::ReadCommitted).check(&history);
     assert_eq!(adya.valid, Validity::Valid);
     let axiomatic = Isolation::new(AxiomaticModel::AxiomaticReadCommitted).check(&history);

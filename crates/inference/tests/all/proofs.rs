@@ -312,7 +312,7 @@ fn one_transaction_in_two_roles_proves_nothing() {
 {:index 1, :time 1, :type :ok, :process 0, :f :txn, :value [[:r 0 nil] [:w 0 1]]}
 {:index 2, :time 2, :type :invoke, :process 0, :f :txn, :value [[:r 0 nil] [:w 0 2] [:r 0 nil] [:w 0 3]]}
 {:index 3, :time 3, :type :ok, :process 0, :f :txn, :value [[:r 0 1] [:w 0 2] [:r 0 2] [:w 0 3]]}";
-    let options = seatrial_interchange::import::Options::default();
+    let options = seatrial_interchange::import::ImportOptions::default();
     let format = seatrial_interchange::import::Format::Edn;
     let history = seatrial_interchange::import::read("a", text, format, options).unwrap();
     for (anomaly, operation) in [("G1b", 3), ("lost-update", 1)] {

@@ -167,7 +167,7 @@ impl One {
 }
 
 /// The twin.
-struct Twin {
+struct RegisterOrderSearch {
     all: Vec<One>,
     happened: Vec<bool>,
     counts: BTreeMap<&'static str, u64>,
@@ -222,8 +222,13 @@ fn is_cyclic(order: &Order) -> bool {
     order.iter().any(|(a, b)| a == b)
 }
 
-impl Twin {
-    fn new(history: &History, level: Level, inference: Inference, numbers: &[(u64, i64)]) -> Twin {
+impl RegisterOrderSearch {
+    fn new(
+        history: &History,
+        level: Level,
+        inference: Inference,
+        numbers: &[(u64, i64)],
+    ) -> RegisterOrderSearch {
         let all = ones(history);
         let committed = level.implies(Level::ReadCommitted);
         let is_seen = |writer: &One| {
@@ -245,7 +250,7 @@ impl Twin {
             OpType::Fail => false,
             _ => committed && is_seen(one),
         });
-        let mut twin = Twin {
+        let mut twin = RegisterOrderSearch {
             happened: happened.collect(),
             counts: BTreeMap::new(),
             order: Order::new(),
@@ -552,7 +557,7 @@ fn all_found(verdict: &Verdict) -> BTreeMap<&str, u64> {
     tolerated.chain(forbidden).collect()
 }
 
-/// The steps of all reported cycles: operations by index, and the kind of edge as its index in [`Twin::edges`].
+/// The steps of all reported cycles: operations by index, and the kind of edge as its index in [`RegisterOrderSearch::edges`].
 fn steps(verdict: &Verdict) -> Vec<(u64, u64, usize)> {
     let kinds = ["ww", "wr", "rw", "process", "realtime"];
     let steps = verdict.findings.iter().flat_map(|one| &one.steps);
@@ -614,7 +619,7 @@ struct Trial {
     context: String,
     level: Level,
     verdict: Verdict,
-    twin: Twin,
+    twin: RegisterOrderSearch,
     /// Do atomic updates say more than the rest?
     is_chained: bool,
 }
@@ -642,14 +647,17 @@ impl Trial {
             order.clear();
         }
         let verdict = checker.check(&history);
-        let twin = Twin::new(&history, level, inference, &order);
+        let twin = RegisterOrderSearch::new(&history, level, inference, &order);
         let without = Inference {
             wfr_keys: true,
             rmw_keys: false,
             ..inference
         };
         let is_chained = inference.rmw_keys
-            && Twin::new(&history, level, without, &order).order.len() < twin.order.len();
+            && RegisterOrderSearch::new(&history, level, without, &order)
+                .order
+                .len()
+                < twin.order.len();
         let summaries = verdict.findings.iter().map(|one| one.summary.as_str());
         let summaries: Vec<_> = summaries.collect();
         let context = format!(

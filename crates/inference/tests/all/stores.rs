@@ -41,7 +41,7 @@ pub(crate) const STORES: [Store; 8] = [
 pub(crate) type State = BTreeMap<i64, Vec<i64>>;
 
 /// A transaction that runs.
-struct Running {
+struct StoreTransaction {
     op: Op,
     mops: Vec<Mop>,
     done: usize,
@@ -58,7 +58,7 @@ struct Simulation<'a> {
     /// All committed states; the last is the present one.
     states: Vec<State>,
     ops: Vec<Op>,
-    running: Vec<Running>,
+    running: Vec<StoreTransaction>,
     next_element: BTreeMap<i64, i64>,
     /// Number of transactions after which the keys change; 0: never.
     rotation: usize,
@@ -99,7 +99,7 @@ impl Simulation<'_> {
         } else {
             latest
         };
-        self.running.push(Running {
+        self.running.push(StoreTransaction {
             op,
             mops,
             done: 0,
@@ -202,7 +202,7 @@ impl Simulation<'_> {
     }
 
     fn end(&mut self, number: usize) {
-        let Running {
+        let StoreTransaction {
             op, mops, failed, ..
         } = self.running.swap_remove(number);
         let observed = Value::Txn(mops.into());

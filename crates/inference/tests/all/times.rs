@@ -4,7 +4,7 @@ use seatrial_checker::{Aims, Checker, Validity, check_source};
 use seatrial_cycles::Level;
 use seatrial_history::Provenance;
 use seatrial_inference::{ListAppend, RwRegister};
-use seatrial_interchange::import::{self, Format, Options};
+use seatrial_interchange::import::{self, Format, ImportOptions};
 use seatrial_isolation::{AxiomaticModel, Isolation};
 
 /// Client 1 reads what was there before client 0 appended (or wrote), and does so later.
@@ -47,7 +47,7 @@ fn without_times_real_time_is_left_open_and_nothing_else() {
         ),
     ];
     for (usual, asked, text) in usual {
-        let options = Options::default();
+        let options = ImportOptions::default();
         let history = import::read("a.edn", text.as_bytes(), Format::Edn, options).unwrap();
         let timeless = Aims {
             provenance: Provenance::default().timeless(),

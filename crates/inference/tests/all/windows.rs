@@ -43,7 +43,7 @@ fn check_in_chunks(
 }
 
 /// A history that is checked in windows and as a whole.
-struct Case {
+struct WindowsCase {
     seed: u64,
     store: Store,
     level: Level,
@@ -53,13 +53,13 @@ struct Case {
     length: usize,
 }
 
-impl Case {
+impl WindowsCase {
     /// Windows with a bound: the largest `transactions_min`, `idle_chunks` and length of a chunk.
     fn any(
         (seed, rng): (u64, &mut Rng),
         (store, history, level): (Store, History, Level),
         [transactions, idle, operations]: [usize; 3],
-    ) -> Case {
+    ) -> WindowsCase {
         let windows = Windows {
             transactions_min: 1 + rng.index(transactions),
             idle_chunks: 1 + rng.index(idle) as u32,
@@ -67,7 +67,7 @@ impl Case {
             is_bound: true,
         };
         let length = 1 + rng.index(operations);
-        Case {
+        WindowsCase {
             seed,
             store,
             level,
@@ -96,9 +96,9 @@ impl Case {
     }
 }
 
-impl fmt::Display for Case {
+impl fmt::Display for WindowsCase {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Case {
+        let WindowsCase {
             seed,
             store,
             level,
@@ -127,7 +127,7 @@ fn cuts_change_nothing() {
     for seed in 0..histories(750) {
         let mut rng = Rng::from_seed(seed ^ 0x77d0);
         let any = any_case(seed, &mut rng);
-        let case = Case::any((seed, &mut rng), any, [8, 4, 12]);
+        let case = WindowsCase::any((seed, &mut rng), any, [8, 4, 12]);
         let (whole, (cut, certificate)) = (case.whole(), case.in_windows());
         if is_refused(&cut) {
             let reason = cut.reason.as_deref().unwrap_or_default();
@@ -300,7 +300,7 @@ fn compare_late_uses(appends: bool, count: u64) -> ([u64; 2], u64, u64, u64) {
         let mut rng = Rng::from_seed(seed ^ 0x1a7e);
         let (store, history, level) = any_case(seed, &mut rng);
         let any = (store, with_late_uses(&history, appends, &mut rng), level);
-        let case = Case::any((seed, &mut rng), any, [4, 2, 6]);
+        let case = WindowsCase::any((seed, &mut rng), any, [4, 2, 6]);
         let (whole, (cut, certificate)) = (case.whole(), case.in_windows());
         if is_refused(&cut) {
             refused += 1;

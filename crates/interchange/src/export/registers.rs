@@ -454,7 +454,7 @@ fn write_stamped(
 mod tests {
     use super::*;
     use crate::import::registers::TransactionReader;
-    use crate::import::{self, Format, Options};
+    use crate::import::{self, Format, ImportOptions};
     use expect_test::expect;
     use seatrial_history::History;
     use seatrial_history::TransactionSink;
@@ -470,7 +470,7 @@ mod tests {
     }
 
     fn history(text: &str) -> History {
-        import::read("a", text.as_bytes(), Format::Edn, Options::default()).unwrap()
+        import::read("a", text.as_bytes(), Format::Edn, ImportOptions::default()).unwrap()
     }
 
     #[test]
@@ -547,7 +547,8 @@ mod tests {
             ]
         "#]]
         .assert_eq(std::str::from_utf8(&text).unwrap());
-        let again = import::read("a", &text[..], Format::TimeKiller, Options::default()).unwrap();
+        let again =
+            import::read("a", &text[..], Format::TimeKiller, ImportOptions::default()).unwrap();
         let text_again = export(again.ops(), RegisterLayout::TimeKiller).unwrap();
         assert_eq!(text_again, text);
         let none = export(&[], RegisterLayout::TimeKiller).unwrap();
@@ -605,7 +606,7 @@ mod tests {
 
     fn read_back(bytes: &[u8], format: Format) -> ReadBack {
         let mut transactions = ReadBack::default();
-        let mut reader = TransactionReader::open("a", bytes, format, Options::default());
+        let mut reader = TransactionReader::open("a", bytes, format, ImportOptions::default());
         while reader.advance(&mut transactions).unwrap() {}
         transactions
     }

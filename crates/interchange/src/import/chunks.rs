@@ -1,7 +1,7 @@
 //! Operations of a file as chunks of columns.
 
 use super::stream::Unread;
-use super::{ImportError, Operations};
+use super::{FileOperations, ImportError};
 use seatrial_history::Chunk;
 use seatrial_history::chunk::{Assembly, Unstorable};
 use std::io::Read;
@@ -9,9 +9,9 @@ use std::io::Read;
 /// The operations of a file of any format, chunk by chunk, in constant memory and without a file of their own.
 ///
 /// It owns the reader and one [`Assembly`]. Transactions in their usual spelling go from the text into
-/// columns without becoming an [`Op`](seatrial_history::Op); everything else is read as by [`Operations`].
+/// columns without becoming an [`Op`](seatrial_history::Op); everything else is read as by [`FileOperations`].
 pub struct TextChunks<R> {
-    operations: Operations<R>,
+    operations: FileOperations<R>,
     assembly: Assembly,
 }
 
@@ -33,7 +33,7 @@ pub enum ChunkReadError {
 
 impl<R: Read> TextChunks<R> {
     /// Chunks of at most `length_max` operations.
-    pub(super) fn new(operations: Operations<R>, length_max: usize) -> TextChunks<R> {
+    pub(super) fn new(operations: FileOperations<R>, length_max: usize) -> TextChunks<R> {
         let assembly = Assembly::new(length_max);
         TextChunks {
             operations,

@@ -43,7 +43,7 @@ pub(super) enum Form<'a> {
 }
 
 /// A cursor over EDN text. Recursive descent with a depth bound; forms borrow their names and plain strings.
-pub(super) struct Reader<'a> {
+pub(super) struct EdnReader<'a> {
     text: &'a str,
     at: usize,
     depth: u32,
@@ -59,15 +59,15 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\t' | b'\r' | b',' | 0x0b | 0x0c)
 }
 
-impl<'a> Reader<'a> {
+impl<'a> EdnReader<'a> {
     /// A reader at the start of `text`.
-    pub(super) fn new(text: &'a str) -> Reader<'a> {
-        Reader::starting(text, 0)
+    pub(super) fn new(text: &'a str) -> EdnReader<'a> {
+        EdnReader::starting(text, 0)
     }
 
     /// A reader at a place in `text`, between two forms.
-    pub(super) fn starting(text: &'a str, at: usize) -> Reader<'a> {
-        Reader { text, at, depth: 0 }
+    pub(super) fn starting(text: &'a str, at: usize) -> EdnReader<'a> {
+        EdnReader { text, at, depth: 0 }
     }
 
     /// Byte offset of the next byte.
@@ -337,7 +337,7 @@ impl<'a> Reader<'a> {
                 if tag.is_empty() {
                     return Err(SyntaxFault::new(start, "`#` without a tag"));
                 }
-                let form = self.nested(Reader::form)?;
+                let form = self.nested(EdnReader::form)?;
                 Ok(Form::Tagged(tag, Box::new(form)))
             }
         }

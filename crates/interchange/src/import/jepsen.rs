@@ -18,7 +18,7 @@
 //! | 4 Fressian stream | values to the end of the block |
 //! | 5 big vector | count (8), then first index (8) and block id (4) of each chunk |
 
-use super::Options;
+use super::ImportOptions;
 use super::edn::{Form, SyntaxFault};
 use super::fressian::{Datum, Fressian};
 use super::operation::{KeyPlace, OperationBuilder, OperationDraft, OperationFields};
@@ -497,7 +497,10 @@ impl<R: Read + Seek> JepsenFile<R> {
     }
 
     /// The operations in order, chunk by chunk.
-    pub fn operations(&mut self, options: Options) -> Result<JepsenOperations<'_, R>, JepsenError> {
+    pub fn operations(
+        &mut self,
+        options: ImportOptions,
+    ) -> Result<JepsenOperations<'_, R>, JepsenError> {
         let parts = self.parts()?;
         Ok(JepsenOperations {
             file: self,

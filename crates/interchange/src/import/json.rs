@@ -1,6 +1,6 @@
 //! A reader of JSON that yields the forms of EDN.
 
-use super::edn::{Form, Reader, SyntaxFault};
+use super::edn::{EdnReader, Form, SyntaxFault};
 use super::operation::{
     AfterBlank, Container, KeyPlace, OperationBuilder, OperationDraft, OperationFields,
 };
@@ -38,7 +38,7 @@ impl JsonOperations {
     /// The next operation in `text` from `at` on. Nothing changes unless there is one.
     pub(super) fn next(&mut self, text: &str, at: usize) -> Result<Parsed, SyntaxFault> {
         // Blanks, commas and the bracket are those of EDN; comments that it allows are not JSON, but do no harm.
-        let mut between = Reader::starting(text, at);
+        let mut between = EdnReader::starting(text, at);
         let mut container = self.container;
         match container.next(&mut between, &[(b'[', b']')])? {
             AfterBlank::End => return Ok(Parsed::End),
@@ -292,7 +292,7 @@ impl<'a> JsonReader<'a> {
             'f' => '\u{c}',
             '"' | '\\' | '/' => character,
             'u' => {
-                let mut reader = Reader::starting(self.text, self.at);
+                let mut reader = EdnReader::starting(self.text, self.at);
                 let character = reader.hexadecimal(start)?;
                 self.at = reader.at();
                 character

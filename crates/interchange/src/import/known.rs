@@ -24,7 +24,7 @@ const PADDING: usize = 8;
 ///
 /// Its downside: a list that differs from the one that came first is read anew each time.
 pub(super) struct KnownLists {
-    lists: Vec<Known>,
+    lists: Vec<KnownList>,
     /// Number of those that are of a key; the others are memory to be used again.
     count: usize,
     by_key: FixedMap<i64, u32>,
@@ -35,7 +35,7 @@ pub(super) struct KnownLists {
 
 /// One list.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownList {
     /// The text after its opening bracket up to its last digit, then [`PADDING`].
     text: Vec<u8>,
     pub(super) integers: Vec<i64>,
@@ -77,7 +77,7 @@ impl KnownLists {
     }
 
     /// The list of this number.
-    pub(super) fn get(&self, number: u32) -> &Known {
+    pub(super) fn get(&self, number: u32) -> &KnownList {
         &self.lists[number as usize]
     }
 
@@ -92,7 +92,7 @@ impl KnownLists {
         let number = *self.by_key.entry(key).or_insert(fresh);
         if number == fresh {
             if self.lists.len() == self.count {
-                self.lists.push(Known::default());
+                self.lists.push(KnownList::default());
             }
             self.lists[self.count].clear();
             self.count += 1;
@@ -128,10 +128,10 @@ impl KnownLists {
     }
 }
 
-impl Known {
+impl KnownList {
     fn clear(&mut self) {
         if self.text.capacity() > KEPT_LENGTH_MAX {
-            *self = Known::default();
+            *self = KnownList::default();
         }
         self.text.clear();
         self.text.resize(PADDING, 0);

@@ -1,6 +1,6 @@
 //! From EDN maps to operations.
 
-use super::edn::{Form, Reader, SyntaxFault};
+use super::edn::{EdnReader, Form, SyntaxFault};
 use super::stream::Parsed;
 use seatrial_history::{Extra, Key, Mop, Observed, Op, OpType, Process, Symbol, Value};
 
@@ -91,7 +91,7 @@ impl Container {
     /// Skips blanks and brackets, and returns what follows. `brackets` are those that may enclose a history.
     pub(super) fn next(
         &mut self,
-        reader: &mut Reader<'_>,
+        reader: &mut EdnReader<'_>,
         brackets: &[(u8, u8)],
     ) -> Result<AfterBlank, SyntaxFault> {
         reader.skip_blank()?;
@@ -147,7 +147,7 @@ impl EdnOperations {
 
     /// The next operation in `text` from `at` on. Nothing changes unless there is one.
     pub(super) fn next(&mut self, text: &str, at: usize) -> Result<Parsed, SyntaxFault> {
-        let mut reader = Reader::starting(text, at);
+        let mut reader = EdnReader::starting(text, at);
         let mut container = self.container;
         match container.next(&mut reader, &BRACKETS)? {
             AfterBlank::End => return Ok(Parsed::End),
@@ -174,7 +174,7 @@ impl OperationBuilder {
     }
 
     /// One operation: a map, with or without a record's tag.
-    fn edn(&mut self, reader: &mut Reader<'_>) -> Result<OperationDraft, SyntaxFault> {
+    fn edn(&mut self, reader: &mut EdnReader<'_>) -> Result<OperationDraft, SyntaxFault> {
         let at = reader.at();
         if reader.peek() == Some(b'#') {
             reader.tag()?;

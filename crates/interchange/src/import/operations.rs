@@ -3,13 +3,13 @@
 use super::registers::{RegisterOperations, TransactionReader};
 use super::stream::{READ_LENGTH, TextOperations, Unread, error_at};
 use super::timed_rows::RowOperations;
-use super::{DETECTION_LENGTH, Format, ImportError, Options, TextChunks, detect};
+use super::{DETECTION_LENGTH, Format, ImportError, ImportOptions, TextChunks, detect};
 use seatrial_history::chunk::Assembly;
 use seatrial_history::{Op, Provenance};
 use std::io::{self, Read};
 
 /// The operations of a file of any format, in constant memory: an iterator, which ends after an error.
-pub struct Operations<R> {
+pub struct FileOperations<R> {
     format: Format,
     provenance: Provenance,
     kind: FormatReader<PeekedInput<R>>,
@@ -61,25 +61,25 @@ impl<R: Read> Read for PeekedInput<R> {
     }
 }
 
-impl<R: Read> Operations<R> {
+impl<R: Read> FileOperations<R> {
     /// The operations of `input`. Without a `format` it is detected from the name and the first bytes. `name` is for errors.
     pub fn open(
         name: &str,
         input: R,
         format: Option<Format>,
-        options: Options,
-    ) -> Result<Operations<R>, ImportError> {
-        Operations::with_window(name, input, format, options, READ_LENGTH)
+        options: ImportOptions,
+    ) -> Result<FileOperations<R>, ImportError> {
+        FileOperations::with_window(name, input, format, options, READ_LENGTH)
     }
 
-    /// [`Operations::open`] with reads of `read_length` bytes, at least 4.
+    /// [`FileOperations::open`] with reads of `read_length` bytes, at least 4.
     pub(super) fn with_window(
         name: &str,
         input: R,
         format: Option<Format>,
-        options: Options,
+        options: ImportOptions,
         read_length: usize,
-    ) -> Result<Operations<R>, ImportError> {
+    ) -> Result<FileOperations<R>, ImportError> {
         let mut input = PeekedInput::new(input);
         let provenance = crate::header::take(&mut input.first);
         let Some(format) = format.or_else(|| detect(name, &input.first)) else {
@@ -103,7 +103,7 @@ impl<R: Read> Operations<R> {
         } else {
             provenance.timeless()
         };
-        Ok(Operations {
+        Ok(FileOperations {
             format,
             provenance,
             kind,
@@ -116,14 +116,14 @@ impl<R: Read> Operations<R> {
     pub fn of_sessions(
         name: &str,
         sessions: impl Iterator<Item = (String, io::Result<R>)> + 'static,
-        options: Options,
-    ) -> Result<Operations<R>, ImportError>
+        options: ImportOptions,
+    ) -> Result<FileOperations<R>, ImportError>
     where
         R: 'static,
     {
         let sessions = sessions.map(|(name, input)| (name, input.map(PeekedInput::new)));
         let reader = TransactionReader::of_sessions(name, sessions, options)?;
-        Ok(Operations {
+        Ok(FileOperations {
             format: Format::Cobra,
             provenance: Provenance::default().timeless(),
             kind: FormatReader::Registers(Box::new(RegisterOperations::new(reader))),
@@ -152,7 +152,7 @@ impl<R: Read> Operations<R> {
 
     /// Without the fast path for transactions.
     #[cfg(test)]
-    pub(super) fn slow(mut self) -> Operations<R> {
+    pub(super) fn slow(mut self) -> FileOperations<R> {
         if let FormatReader::Text(text) = &mut self.kind {
             text.slow();
         }
@@ -204,7 +204,7 @@ fn added(read: Result<Option<Op>, ImportError>, assembly: &mut Assembly) -> Resu
     }
 }
 
-impl<R: Read> Iterator for Operations<R> {
+impl<R: Read> Iterator for FileOperations<R> {
     type Item = Result<Op, ImportError>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,7 +1,7 @@
 //! Logs of a Jepsen run as in Porcupine's test data: one operation per line, after the logger's name; and Jepsen's `history.txt`,
 //! which has these lines without anything before them, their fields between tabs.
 
-use super::edn::{Form, Reader, SyntaxFault};
+use super::edn::{EdnReader, Form, SyntaxFault};
 use super::operation::{OperationDraft, kind, value};
 use super::stream::Parsed;
 use seatrial_history::{Extra, Op, Process, Symbol};
@@ -54,7 +54,7 @@ pub(super) fn next(text: &str, at: usize, ended: bool) -> Result<Parsed, SyntaxF
 
 /// An operation from `PROCESS TYPE F VALUE`, perhaps with an error after it.
 fn operation(text: &str) -> Result<Op, SyntaxFault> {
-    let mut reader = Reader::new(text);
+    let mut reader = EdnReader::new(text);
     let process = match reader.form()? {
         Form::Int(number) if number >= 0 => Process::Client(number.cast_unsigned()),
         other => match other.name() {

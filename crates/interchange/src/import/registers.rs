@@ -2,13 +2,13 @@
 //!
 //! These formats contain the transactions of each session in order, their reads and writes, and in some formats which
 //! ones aborted. None has times of clients (TimeKiller has the database's timestamps), so transactions of different
-//! sessions are not ordered in real time. A reader calls a [`TransactionSink`]: a history ([`super::Operations`] builds one)
+//! sessions are not ordered in real time. A reader calls a [`TransactionSink`]: a history ([`super::FileOperations`] builds one)
 //! or a checker's columns, without operations in between.
 //!
 //! ```
 //! use seatrial_history::{Stamps, TransactionSink};
 //! use seatrial_interchange::import::registers::TransactionReader;
-//! use seatrial_interchange::import::{Format, Options};
+//! use seatrial_interchange::import::{Format, ImportOptions};
 //! use seatrial_history::OpType;
 //!
 //! #[derive(Default)]
@@ -25,7 +25,7 @@
 //!
 //! let text = b"w(1,7,0,0)\nr(2,0,0,0)\nr(1,7,1,1)\n";
 //! let mut counts = Counts::default();
-//! let mut reader = TransactionReader::open("a.txt", &text[..], Format::Plume, Options::default());
+//! let mut reader = TransactionReader::open("a.txt", &text[..], Format::Plume, ImportOptions::default());
 //! while reader.advance(&mut counts)? {}
 //! assert_eq!((counts.transactions, counts.unborn), (2, 1));
 //! # Ok::<(), seatrial_interchange::import::ImportError>(())
@@ -50,7 +50,7 @@ mod veristrong;
 pub(super) use collector::RegisterOperations;
 
 use super::stream::READ_LENGTH;
-use super::{Format, ImportError, Options, SourcePosition};
+use super::{Format, ImportError, ImportOptions, SourcePosition};
 use awdit::Awdit;
 use bytes::Bytes;
 use cobra::Cobra;
@@ -102,7 +102,12 @@ pub struct TransactionReader<R> {
 impl<R: Read> TransactionReader<R> {
     /// A reader of `input`. `name` is for errors. Any other format is an error of the first
     /// [`TransactionReader::advance`].
-    pub fn open(name: &str, input: R, format: Format, options: Options) -> TransactionReader<R> {
+    pub fn open(
+        name: &str,
+        input: R,
+        format: Format,
+        options: ImportOptions,
+    ) -> TransactionReader<R> {
         TransactionReader::with_window(name, input, format, options, READ_LENGTH)
     }
 
@@ -111,7 +116,7 @@ impl<R: Read> TransactionReader<R> {
         name: &str,
         input: R,
         format: Format,
-        options: Options,
+        options: ImportOptions,
         read_length: usize,
     ) -> TransactionReader<R> {
         let initial = options.initial;
@@ -150,7 +155,7 @@ impl<R: Read> TransactionReader<R> {
     pub fn of_sessions(
         name: &str,
         sessions: impl Iterator<Item = (String, io::Result<R>)> + 'static,
-        options: Options,
+        options: ImportOptions,
     ) -> Result<TransactionReader<R>, ImportError> {
         let mut sessions = sessions;
         let Some((first, input)) = sessions.next() else {

@@ -1,7 +1,7 @@
 //! Test files that go through text and come back.
 
 use super::tests::in_turn;
-use super::{Format, Operations, Options};
+use super::{FileOperations, Format, ImportOptions};
 use crate::export::{Layout, TextWriter};
 use seatrial_history::{HistoryWriter, Key, Mop, Observed, Op, OpType, Process, TestFile, Value};
 use seatrial_machine::Rng;
@@ -142,7 +142,7 @@ fn written(path: &Path, ops: impl IntoIterator<Item = Op>) -> TestFile {
 }
 
 /// Operations to text and back.
-fn text(ops: &[Op], layout: Layout, options: Options) -> Vec<Op> {
+fn text(ops: &[Op], layout: Layout, options: ImportOptions) -> Vec<Op> {
     let mut writer = TextWriter::new(Vec::new(), layout);
     for op in ops {
         writer.push(op).unwrap();
@@ -152,12 +152,12 @@ fn text(ops: &[Op], layout: Layout, options: Options) -> Vec<Op> {
         Layout::Edn => Format::Edn,
         Layout::JsonLines | Layout::Json => Format::Json,
     };
-    let read = Operations::open("text", &text[..], Some(format), options).unwrap();
+    let read = FileOperations::open("text", &text[..], Some(format), options).unwrap();
     read.map(Result::unwrap).collect()
 }
 
 /// Test file to EDN to test file; the operations of the second.
-fn through(ops: &[Op], options: Options, paths: &[PathBuf; 2]) -> Vec<Op> {
+fn through(ops: &[Op], options: ImportOptions, paths: &[PathBuf; 2]) -> Vec<Op> {
     let first = written(&paths[0], ops.iter().cloned()).history().unwrap();
     let second = written(&paths[1], text(first.ops(), Layout::Edn, options));
     let history = second.history().unwrap();
@@ -178,9 +178,9 @@ fn histories_of_every_workload_come_back_from_edn_unchanged_and_from_json_settle
         if ops.is_empty() {
             continue;
         }
-        let options = Options {
+        let options = ImportOptions {
             keyed: workload == "keyed-register",
-            ..Options::default()
+            ..ImportOptions::default()
         };
         let edn = through(&ops, options, &paths);
         assert_eq!(edn, ops, "{workload}, round {round}");

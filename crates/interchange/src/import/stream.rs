@@ -5,7 +5,7 @@ use super::json::JsonOperations;
 use super::operation::{EdnOperations, KeyPlace, OperationDraft};
 use super::sequence::ProcessSequence;
 use super::transaction::{Dialect, TransactionRow};
-use super::{DETECTION_LENGTH, Format, ImportError, Options, SourcePosition, porcupine};
+use super::{DETECTION_LENGTH, Format, ImportError, ImportOptions, SourcePosition, porcupine};
 use seatrial_history::chunk::{Assembly, Unstorable};
 use seatrial_history::{Op, Symbol};
 use std::io::{ErrorKind, Read};
@@ -211,7 +211,7 @@ impl<R: Read> TextOperations<R> {
         name: &str,
         input: R,
         format: Format,
-        options: Options,
+        options: ImportOptions,
         read_length: usize,
     ) -> TextOperations<R> {
         let mut window = TextWindow {

@@ -8,11 +8,16 @@ use seatrial_machine::Rng;
 use std::fmt::Write as _;
 
 fn edn(text: &str) -> Result<History, ImportError> {
-    read("a.edn", text.as_bytes(), Format::Edn, Options::default())
+    read(
+        "a.edn",
+        text.as_bytes(),
+        Format::Edn,
+        ImportOptions::default(),
+    )
 }
 
 /// Prints the operations of `text`, or the error, one per line.
-fn check(text: &str, format: Format, options: Options, expected: &Expect) {
+fn check(text: &str, format: Format, options: ImportOptions, expected: &Expect) {
     let actual = match read("a.edn", text.as_bytes(), format, options) {
         Ok(history) => history.iter().fold(String::new(), |mut text, op| {
             writeln!(text, "{op}").unwrap();
@@ -24,7 +29,7 @@ fn check(text: &str, format: Format, options: Options, expected: &Expect) {
 }
 
 fn plain(text: &str, expected: &Expect) {
-    check(text, Format::Edn, Options::default(), expected);
+    check(text, Format::Edn, ImportOptions::default(), expected);
 }
 
 #[test]
@@ -99,16 +104,16 @@ fn tuples_are_keyed_only_on_request() {
             .map(|op| op.value.clone())
             .collect::<Vec<_>>()
     };
-    let keyed = values(Options {
+    let keyed = values(ImportOptions {
         keyed: true,
-        ..Options::default()
+        ..ImportOptions::default()
     });
     assert_eq!(keyed[0], Value::Keyed(Key::Int(7), Value::Cas(1, 2).into()));
     assert_eq!(keyed[1], Value::Keyed(Key::Int(7), Value::Int(3).into()));
     let key = Key::Word(Symbol::new("k"));
     assert_eq!(keyed[2], Value::Keyed(key, Value::Nil.into()));
     assert_eq!(keyed[3], Value::Nil);
-    let plain = values(Options::default());
+    let plain = values(ImportOptions::default());
     assert!(matches!(plain[0], Value::List(_)));
     assert_eq!(plain[1].to_string(), "[7 3]");
 }
@@ -134,7 +139,7 @@ fn porcupine_logs() {
     check(
         log,
         Format::Porcupine,
-        Options::default(),
+        ImportOptions::default(),
         &expect![[r"
             {:index 0, :time -1, :type :invoke, :process 3, :f :cas, :value [1 2]}
             {:index 1, :time -1, :type :info, :process :nemesis, :f :start, :value nil}
@@ -144,7 +149,7 @@ fn porcupine_logs() {
     check(
         "{:process 0, :type :ok, :f :get, :key \"7\", :value \"\"}\n",
         Format::Porcupine,
-        Options::default(),
+        ImportOptions::default(),
         &expect![[r#"
             {:index 0, :time -1, :type :ok, :process 0, :f :get, :value ["7" ""]}
         "#]],
@@ -152,7 +157,7 @@ fn porcupine_logs() {
     check(
         "INFO  jepsen.util - 3 :invoke :read nil\nINFO  jepsen.util - 3 :done :read nil\n",
         Format::Porcupine,
-        Options::default(),
+        ImportOptions::default(),
         &expect![[r"
             a.edn:2:23: :type is none of :invoke, :ok, :fail, :info
         "]],
@@ -262,7 +267,7 @@ fn errors_name_the_place() {
         a.edn:1:38: :time is not a number
     "#]]
     .assert_eq(&actual);
-    let error = read("b.edn", b"{:a \xff}", Format::Edn, Options::default()).unwrap_err();
+    let error = read("b.edn", b"{:a \xff}", Format::Edn, ImportOptions::default()).unwrap_err();
     assert_eq!(error.to_string(), "b.edn:1:5: not UTF-8 text");
 }
 
@@ -343,12 +348,12 @@ fn random_operation(rng: &mut Rng) -> Op {
 /// Reads arbitrary bytes in every way; must neither panic nor hang.
 fn fuzz_one(bytes: &[u8]) {
     if let Some(format) = detect("a.edn", bytes) {
-        let _ = read("a", bytes, format, Options::default());
+        let _ = read("a", bytes, format, ImportOptions::default());
     }
     for format in Format::ALL {
-        let options = Options {
+        let options = ImportOptions {
             keyed: true,
-            ..Options::default()
+            ..ImportOptions::default()
         };
         if let Err(error) = read("a", bytes, format, options) {
             match error.place {
@@ -424,7 +429,12 @@ fn damaged_text_gives_errors() {
 }
 
 fn json(text: &str) -> Result<History, ImportError> {
-    read("a.json", text.as_bytes(), Format::Json, Options::default())
+    read(
+        "a.json",
+        text.as_bytes(),
+        Format::Json,
+        ImportOptions::default(),
+    )
 }
 
 #[test]
@@ -444,12 +454,12 @@ fn json_in_lines_and_in_an_array() {
     let lines = [first, second, third]
         .map(|op| op.replace('\n', " "))
         .join("\n");
-    check(&array, Format::Json, Options::default(), &expected);
-    check(&lines, Format::Json, Options::default(), &expected);
+    check(&array, Format::Json, ImportOptions::default(), &expected);
+    check(&lines, Format::Json, ImportOptions::default(), &expected);
     let cas = r#"{"type":"ok","process":1,"f":"cas","value":["k",[1,2]]}"#;
-    let options = Options {
+    let options = ImportOptions {
         keyed: true,
-        ..Options::default()
+        ..ImportOptions::default()
     };
     let keyed = read("a", cas.as_bytes(), Format::Json, options).unwrap();
     let expected = Value::Keyed(Key::Text("k".into()), Value::Cas(1, 2).into());
@@ -536,7 +546,8 @@ pub(super) fn in_turn(mut ops: Vec<Op>) -> Vec<Op> {
 
 /// All of it, printed, and the error that ended it.
 fn printed(text: &str, format: Format) -> String {
-    let operations = Operations::open("a", text.as_bytes(), Some(format), Options::default());
+    let operations =
+        FileOperations::open("a", text.as_bytes(), Some(format), ImportOptions::default());
     let lines = operations.unwrap().map(|op| match op {
         Ok(op) => format!("{op}\n"),
         Err(error) => format!("! {error}\n"),
@@ -596,8 +607,8 @@ fn indices_that_do_not_rise_give_way_to_positions() {
         op(1, 7, "invoke"),
     ];
     let text = text.concat();
-    let options = Options::default();
-    let mut read = Operations::open("a", text.as_bytes(), Some(Format::Edn), options).unwrap();
+    let options = ImportOptions::default();
+    let mut read = FileOperations::open("a", text.as_bytes(), Some(Format::Edn), options).unwrap();
     let indices: Vec<u64> = read.by_ref().map(|op| op.unwrap().index).collect();
     assert_eq!(indices, [5, 6, 7, 8, 9]);
     let warning =
@@ -652,9 +663,9 @@ fn a_window_changes_nothing() {
             Format::Json
         };
         let read = |length| {
-            let (format, options) = (Some(format), Options::default());
+            let (format, options) = (Some(format), ImportOptions::default());
             let bytes = text.as_bytes();
-            let stream = Operations::with_window("a", bytes, format, options, length);
+            let stream = FileOperations::with_window("a", bytes, format, options, length);
             let mut found = Vec::new();
             for op in stream.unwrap() {
                 match op {
@@ -674,8 +685,8 @@ fn a_window_changes_nothing() {
 
 #[test]
 fn a_text_that_cannot_be_read_on_gives_what_came_before() {
-    struct Broken(usize);
-    impl Read for Broken {
+    struct FailingInput(usize);
+    impl Read for FailingInput {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
             let op = b"{:process 1 :type :ok :f :read}\n";
             if self.0 == 0 {
@@ -687,9 +698,11 @@ fn a_text_that_cannot_be_read_on_gives_what_came_before() {
             Ok(length)
         }
     }
-    let mut stream = Operations::open("x.edn", Broken(3), None, Options::default()).unwrap();
+    let mut stream =
+        FileOperations::open("x.edn", FailingInput(3), None, ImportOptions::default()).unwrap();
     assert_eq!(stream.by_ref().filter_map(Result::ok).count(), 3);
-    let mut stream = Operations::open("x.edn", Broken(3), None, Options::default()).unwrap();
+    let mut stream =
+        FileOperations::open("x.edn", FailingInput(3), None, ImportOptions::default()).unwrap();
     let error = stream.find_map(Result::err).unwrap();
     assert_eq!(
         error.to_string(),

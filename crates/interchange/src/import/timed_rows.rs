@@ -264,13 +264,13 @@ pub(super) fn half_kind(half: RowHalf, completed: OpType) -> OpType {
 
 #[cfg(test)]
 mod tests {
-    use crate::import::{self, Format, Options};
+    use crate::import::{self, Format, ImportOptions};
     use seatrial_history::{History, Key, OpType, Process, Value};
     use seatrial_machine::Rng;
 
     fn read(name: &str, text: &str) -> Result<History, String> {
         let format = import::detect(name, text.as_bytes()).ok_or("no format")?;
-        let history = import::read(name, text.as_bytes(), format, Options::default());
+        let history = import::read(name, text.as_bytes(), format, ImportOptions::default());
         history.map_err(|error| error.to_string())
     }
 
@@ -373,7 +373,12 @@ mod tests {
                 "h.csv:3:1: index 1 follows index 1",
             ),
         ] {
-            let read = import::read("h.csv", text.as_bytes(), Format::Csv, Options::default());
+            let read = import::read(
+                "h.csv",
+                text.as_bytes(),
+                Format::Csv,
+                ImportOptions::default(),
+            );
             assert_eq!(read.unwrap_err().to_string(), error);
         }
     }
@@ -451,7 +456,7 @@ mod tests {
                 }
             }
             let format = [Format::Csv, Format::PorcupineJson][which / 2];
-            let _ = import::read("h", &bytes, format, Options::default());
+            let _ = import::read("h", &bytes, format, ImportOptions::default());
         }
     }
 }

@@ -6,7 +6,7 @@ use seatrial_cycles::Csr;
 
 /// The sessions whose observations count for a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Observer {
+pub(super) enum ObservedSessions {
     /// Its own session, before it (monotonic reads).
     Own,
     /// The sessions that it reads from, up to the transactions that it read from (writes follow reads).
@@ -23,18 +23,18 @@ pub(super) enum Observer {
 /// Time is reads times the keys that their sources write, and at worst the square of the number of sessions per read.
 pub(super) fn infer(
     program: &SessionProgram<'_>,
-    observer: Observer,
+    observer: ObservedSessions,
     take: &mut impl FnMut(ForcedOrder),
 ) {
     let readers = match observer {
-        Observer::Own => None,
-        Observer::Sources => Some(readers_by_source(program)),
+        ObservedSessions::Own => None,
+        ObservedSessions::Sources => Some(readers_by_source(program)),
     };
-    let mut observed = Observed::new(program.columns.key_count());
+    let mut observed = SessionObservations::new(program.columns.key_count());
     for session in 0..program.session_count() as u32 {
         observed.session = session;
         for &member in program.members(session) {
-            if observer == Observer::Own {
+            if observer == ObservedSessions::Own {
                 observed.infer(program, member, take);
             }
             for source in program.sources(member) {
@@ -51,7 +51,7 @@ pub(super) fn infer(
 }
 
 /// The observations of the current session.
-struct Observed {
+struct SessionObservations {
     session: u32,
     /// By key: the session whose observations the entry has.
     observers: Vec<u32>,
@@ -59,9 +59,9 @@ struct Observed {
     writers: Vec<Vec<(u32, u32)>>,
 }
 
-impl Observed {
-    fn new(keys: usize) -> Observed {
-        Observed {
+impl SessionObservations {
+    fn new(keys: usize) -> SessionObservations {
+        SessionObservations {
             session: 0,
             observers: vec![0; keys],
             writers: vec![Vec::new(); keys],

@@ -5,7 +5,7 @@ use crate::registers::ColumnsBuilder;
 use expect_test::{Expect, expect};
 use seatrial_checker::Finding;
 use seatrial_history::OpType;
-use seatrial_interchange::import::{self, Format, Options};
+use seatrial_interchange::import::{self, Format, ImportOptions};
 use seatrial_machine::Rng;
 use std::fmt::Write as _;
 
@@ -75,7 +75,7 @@ fn timestamps_are_the_first_guess() {
     let unsettled = |stamps| {
         let text = text(stamps);
         let mut builder = ColumnsBuilder::default();
-        let options = Options::default();
+        let options = ImportOptions::default();
         let format = Format::TimeKiller;
         let mut reader =
             import::registers::TransactionReader::open("a", text.as_bytes(), format, options);

@@ -5,7 +5,7 @@ use expect_test::expect;
 use seatrial_history::OpType;
 use seatrial_history::{Stamp, Stamps, TransactionSink};
 use seatrial_interchange::import::registers::TransactionReader;
-use seatrial_interchange::import::{self, Format, Options};
+use seatrial_interchange::import::{self, Format, ImportOptions};
 use seatrial_machine::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -253,13 +253,18 @@ fn a_violation_is_explained_with_its_timestamps() {
         (3, 8, 8, "r1=10 r2=[1,2]"),
         (3, 8, 8, "r3=5 r2=[1]"),
     ]);
-    let read = import::read("a", text.as_bytes(), Format::TimeKiller, Options::default());
+    let read = import::read(
+        "a",
+        text.as_bytes(),
+        Format::TimeKiller,
+        ImportOptions::default(),
+    );
     let history = read.unwrap();
     let checker = Timestamps::default();
     let verdict = checker.check(&history);
     assert_eq!(verdict.valid, Validity::Invalid);
     let mut direct = Timestamped::default();
-    let options = Options::default();
+    let options = ImportOptions::default();
     let mut reader = TransactionReader::open("a", text.as_bytes(), Format::TimeKiller, options);
     while reader.advance(&mut direct).unwrap() {}
     let other = Timestamps::default().check_transactions(&direct);
@@ -284,7 +289,8 @@ fn a_violation_is_explained_with_its_timestamps() {
 fn histories_without_timestamps_are_unknown() {
     let checker = Timestamps::new(TimestampLevel::Serializable);
     let reason = |text: &str| {
-        let history = import::read("a", text.as_bytes(), Format::Edn, Options::default()).unwrap();
+        let history =
+            import::read("a", text.as_bytes(), Format::Edn, ImportOptions::default()).unwrap();
         checker.check(&history).reason.unwrap_or_default()
     };
     let stamps = ":start-stamp [4 0] :commit-stamp [3 9]";
@@ -330,7 +336,8 @@ fn answer_on(lines: &[(u64, &str, &str)]) -> (Validity, BTreeMap<&'static str, u
         )
         .unwrap();
     }
-    let history = import::read("a", text.as_bytes(), Format::Edn, Options::default()).unwrap();
+    let history =
+        import::read("a", text.as_bytes(), Format::Edn, ImportOptions::default()).unwrap();
     let verdict = Timestamps::default().check(&history);
     let chunks: &dyn ChunkSource = &history;
     let folded = chunks.fold(&GatherStamps).unwrap();

@@ -43,7 +43,7 @@ enum Kind {
 }
 
 /// The shape of a history.
-struct Shape {
+struct DecisionShape {
     store: Store,
     kind: Kind,
     transactions: usize,
@@ -54,7 +54,7 @@ struct Shape {
 
 type State = BTreeMap<i64, i64>;
 
-struct Running {
+struct BegunTransaction {
     op: Op,
     mops: Vec<Mop>,
     done: usize,
@@ -65,10 +65,10 @@ struct Running {
 }
 
 /// A history of the store.
-fn simulated(shape: &Shape, rng: &mut Rng) -> History {
+fn simulated(shape: &DecisionShape, rng: &mut Rng) -> History {
     let mut ops = Vec::new();
     let mut state = State::new();
-    let mut running: Vec<Running> = Vec::new();
+    let mut running: Vec<BegunTransaction> = Vec::new();
     let mut free: Vec<u64> = (0..shape.clients).collect();
     let mut next_process = shape.clients;
     let (mut left, mut next_value) = (shape.transactions, 0);
@@ -83,7 +83,7 @@ fn simulated(shape: &Shape, rng: &mut Rng) -> History {
                 Value::Txn(mops.clone().into()),
             );
             ops.push(op.clone());
-            running.push(Running {
+            running.push(BegunTransaction {
                 op,
                 mops,
                 done: 0,
@@ -122,7 +122,7 @@ fn simulated(shape: &Shape, rng: &mut Rng) -> History {
 }
 
 /// What a transaction is going to do.
-fn wanted(shape: &Shape, rng: &mut Rng, next_value: &mut i64) -> Vec<Mop> {
+fn wanted(shape: &DecisionShape, rng: &mut Rng, next_value: &mut i64) -> Vec<Mop> {
     let mut mops = Vec::new();
     for _ in 0..=rng.below(shape.events_max) {
         let key = Key::Int(rng.below(shape.keys).cast_signed());
@@ -145,7 +145,7 @@ fn wanted(shape: &Shape, rng: &mut Rng, next_value: &mut i64) -> Vec<Mop> {
 }
 
 /// The next step of a transaction; the last one commits it.
-fn step(store: Store, one: &mut Running, state: &mut State, rng: &mut Rng) {
+fn step(store: Store, one: &mut BegunTransaction, state: &mut State, rng: &mut Rng) {
     if one.done == 0 {
         one.snapshot.clone_from(state);
     }
@@ -173,7 +173,7 @@ fn step(store: Store, one: &mut Running, state: &mut State, rng: &mut Rng) {
     state.append(&mut one.written.clone());
 }
 
-fn micro_operation(one: &mut Running) {
+fn micro_operation(one: &mut BegunTransaction) {
     match &mut one.mops[one.done] {
         Mop::Read {
             key: Key::Int(key),
@@ -221,8 +221,13 @@ fn is_promised(store: Store, model: AxiomaticModel) -> bool {
 }
 
 /// Up to `transactions_max` transactions, and `transactions_min` at least, on one of the stores.
-fn any_shape(seed: u64, transactions_min: usize, transactions_max: usize, rng: &mut Rng) -> Shape {
-    Shape {
+fn any_shape(
+    seed: u64,
+    transactions_min: usize,
+    transactions_max: usize,
+    rng: &mut Rng,
+) -> DecisionShape {
+    DecisionShape {
         store: STORES[seed as usize % 4],
         kind: *rng.pick(&[Kind::Blind, Kind::Updates, Kind::Mixed]),
         transactions: transactions_min + rng.index(transactions_max - transactions_min),
@@ -330,7 +335,7 @@ fn the_right_order_leaves_nothing_to_search() {
     let mut settled = 0;
     for seed in 0..40 {
         let mut rng = Rng::from_seed(seed);
-        let shape = Shape {
+        let shape = DecisionShape {
             store: Store::Serial,
             kind: Kind::Blind,
             transactions: 200,
@@ -358,9 +363,9 @@ fn the_right_order_leaves_nothing_to_search() {
     assert!(settled > 10, "{settled}");
 }
 
-impl std::fmt::Display for Shape {
+impl std::fmt::Display for DecisionShape {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Shape {
+        let DecisionShape {
             store,
             kind,
             transactions,

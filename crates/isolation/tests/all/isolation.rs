@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// A read or write of a key; the value `None` is the initial state.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Event {
+struct KeyedAccess {
     is_write: bool,
     key: i64,
     value: Option<i64>,
@@ -22,7 +22,7 @@ struct Event {
 struct Simple {
     session: u64,
     outcome: OpType,
-    events: Vec<Event>,
+    events: Vec<KeyedAccess>,
 }
 
 impl Simple {
@@ -31,7 +31,7 @@ impl Simple {
     }
 
     /// Reads that no earlier own write answers.
-    fn external(&self) -> impl Iterator<Item = (usize, Event)> {
+    fn external(&self) -> impl Iterator<Item = (usize, KeyedAccess)> {
         let events = self.events.iter().copied().enumerate();
         events.filter(|&(at, read)| {
             let before = &self.events[..at];
@@ -41,7 +41,7 @@ impl Simple {
 }
 
 /// What a random history is made of.
-struct Shape {
+struct HistoryShape {
     transactions: usize,
     sessions: u64,
     keys: u64,
@@ -79,7 +79,7 @@ fn view(
 fn observe(
     rng: &mut Rng,
     key: i64,
-    events: &[Event],
+    events: &[KeyedAccess],
     all: &[Simple],
     mine: &[usize],
     wild: Option<i64>,
@@ -102,7 +102,7 @@ fn observe(
 }
 
 /// Transactions in a random order of commits; each sees a random part of those before it and reads the latest of that.
-fn random(rng: &mut Rng, shape: &Shape) -> Vec<Simple> {
+fn random(rng: &mut Rng, shape: &HistoryShape) -> Vec<Simple> {
     let mut all: Vec<Simple> = Vec::new();
     let mut seen: Vec<Vec<usize>> = Vec::new();
     let manner = rng.below(5);
@@ -110,7 +110,7 @@ fn random(rng: &mut Rng, shape: &Shape) -> Vec<Simple> {
     for number in 0..shape.transactions {
         let session = rng.below(shape.sessions);
         let mut mine = view(rng, manner, session, &all, &seen);
-        let mut events: Vec<Event> = Vec::new();
+        let mut events: Vec<KeyedAccess> = Vec::new();
         for _ in 0..=rng.below(shape.events_max) {
             let key = rng.below(shape.keys).cast_signed();
             let is_write = rng.chance(0.45);
@@ -125,7 +125,7 @@ fn random(rng: &mut Rng, shape: &Shape) -> Vec<Simple> {
                 let wild = Some(next).filter(|_| rng.chance(shape.wild));
                 observe(rng, key, &events, &all, &mine, wild)
             };
-            events.push(Event {
+            events.push(KeyedAccess {
                 is_write,
                 key,
                 value,
@@ -189,13 +189,13 @@ struct Relations {
     read: Vec<Vec<bool>>,
     causal: Vec<Vec<bool>>,
     /// By transaction: which of its events are external reads, whose key and who wrote that.
-    external: Vec<Vec<(usize, Event, Option<usize>)>>,
+    external: Vec<Vec<(usize, KeyedAccess, Option<usize>)>>,
     /// Is something wrong before any level?
     is_faulty: bool,
 }
 
 /// Who wrote this value.
-fn writer(all: &[Simple], read: Event) -> Option<usize> {
+fn writer(all: &[Simple], read: KeyedAccess) -> Option<usize> {
     all.iter().position(|one| {
         let mut writes = one.events.iter().filter(|it| it.is_write);
         writes.any(|it| (it.key, it.value) == (read.key, read.value))
@@ -434,8 +434,8 @@ fn compare(
 }
 
 /// Few transactions on few keys.
-fn small_shape(transactions_max: usize, rng: &mut Rng) -> Shape {
-    Shape {
+fn small_shape(transactions_max: usize, rng: &mut Rng) -> HistoryShape {
+    HistoryShape {
         transactions: 2 + rng.index(transactions_max - 1),
         sessions: 1 + rng.below(4),
         keys: 1 + rng.below(3),
@@ -482,7 +482,7 @@ fn long_transactions_and_much_written_keys_have_equal_verdicts() {
     for seed in 0..count {
         let mut rng = Rng::from_seed(seed ^ 0x5eed);
         let is_wide = rng.chance(0.5);
-        let shape = Shape {
+        let shape = HistoryShape {
             transactions: if is_wide { 9 } else { 70 },
             sessions: 1 + rng.below(5),
             keys: if is_wide { 150 } else { 1 + rng.below(2) },

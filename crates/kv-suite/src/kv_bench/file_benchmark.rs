@@ -11,7 +11,7 @@ use crate::tools::StoreSession;
 use seatrial_blocks::{BlockKind, Frames, Walker, block, frame};
 use seatrial_files::Files;
 use seatrial_kv::AdminRequest;
-use seatrial_machine::{Log, LogName, LogWriter, OpenLog, SEGMENT_LENGTH, Storage};
+use seatrial_machine::{LogName, LogView, LogWriter, OpenLog, SEGMENT_LENGTH, Storage};
 use seatrial_suite::{SuiteError, ToolExit};
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -118,7 +118,7 @@ fn logs(folder: &Path, rows: &mut Rows) -> Result<(), SuiteError> {
     rows.push(row(&name, rate, "per second"));
     gathered_log.sync()?;
     let began = Instant::now();
-    let log = Log::open(&Files, folder, NAME)?;
+    let log = LogView::open(&Files, folder, NAME)?;
     let mut walker = Walker::new(&log, 0);
     let mut commands = 0;
     while let Some(block) = walker.next_block()? {

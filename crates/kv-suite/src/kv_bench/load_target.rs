@@ -5,7 +5,7 @@ use crate::connection::{SharedConnection, SharedConnections};
 use crate::credentials::Credentials;
 use crate::tools::{StoreSession, session_seed};
 use seatrial_host::{Session, SessionOptions};
-use seatrial_kv::{Client, ClientOptions, Outcome, Transaction};
+use seatrial_kv::{Outcome, Transaction, TransactionClient, TransactionClientOptions};
 use seatrial_machine::NodeId;
 use std::io;
 use std::net::SocketAddr;
@@ -74,7 +74,7 @@ impl LoadTarget {
                 let number = client / share;
                 let address = servers[(number + attempt) as usize % servers.len()];
                 let seed = session_seed(&format!("{address} {client} {attempt}"));
-                let mut options = ClientOptions::new(NodeId::server(1), seed);
+                let mut options = TransactionClientOptions::new(NodeId::server(1), seed);
                 options.request_timeout = REQUEST_TIMEOUT;
                 if *share == 1 {
                     let session = open_session(address, options, credentials).await?;
@@ -94,21 +94,21 @@ pub(crate) enum LoadConnection {
     /// A connection that is shared with other clients.
     Kv(SharedConnection),
     /// A connection of this client alone: no task and no channel between it and the socket, as with the other stores.
-    KvSession(Box<Session<Client>>),
+    KvSession(Box<Session<TransactionClient>>),
     Redis(BufStream<TcpStream>),
     Etcd(BufStream<TcpStream>),
 }
 
 async fn open_session(
     address: SocketAddr,
-    options: ClientOptions,
+    options: TransactionClientOptions,
     credentials: &Credentials,
-) -> io::Result<Session<Client>> {
+) -> io::Result<Session<TransactionClient>> {
     let link = SessionOptions {
         server: options.servers[0],
         connect: credentials.connect_options(options.request_timeout),
     };
-    Session::connect(address, Client::new(options), link).await
+    Session::connect(address, TransactionClient::new(options), link).await
 }
 
 async fn stream(address: SocketAddr) -> io::Result<BufStream<TcpStream>> {

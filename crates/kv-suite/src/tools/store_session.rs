@@ -3,7 +3,7 @@
 use super::{SERVER, TIMEOUT};
 use crate::credentials::Credentials;
 use seatrial_host::{ConnectOptions, Session, SessionOptions};
-use seatrial_kv::{Client, ClientOptions, Failure, Outcome, Transaction};
+use seatrial_kv::{Failure, Outcome, Transaction, TransactionClient, TransactionClientOptions};
 use seatrial_machine::{NodeId, Rng};
 use seatrial_suite::{SuiteError, ToolSetup};
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -95,13 +95,13 @@ impl StoreSession {
     ) -> std::io::Result<Outcome> {
         // Any number will do: the client knows its server only by this connection.
         let server = NodeId::server(index as u32 + 1);
-        let mut options = ClientOptions::new(server, session_seed(&address.to_string()));
+        let mut options = TransactionClientOptions::new(server, session_seed(&address.to_string()));
         options.request_timeout = self.timeout;
         let link = SessionOptions {
             server,
             connect: self.connect_options(),
         };
-        let mut session = Session::connect(address, Client::new(options), link).await?;
+        let mut session = Session::connect(address, TransactionClient::new(options), link).await?;
         let outcome = session.request(transaction).await;
         Ok(outcome.unwrap_or(Outcome::Failed(Failure::NoSession)))
     }

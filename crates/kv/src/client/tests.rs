@@ -6,7 +6,7 @@ const SESSION: u64 = 0x1_0000_0001;
 
 /// A client driven by hand.
 struct Bench {
-    client: Client,
+    client: TransactionClient,
     now: Time,
     sent: Vec<MessageHeader>,
     replies: Vec<(u64, Outcome)>,
@@ -15,7 +15,7 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         Bench {
-            client: Client::new(ClientOptions::new(SERVER, 1)),
+            client: TransactionClient::new(TransactionClientOptions::new(SERVER, 1)),
             now: Time::ZERO,
             sent: Vec::new(),
             replies: Vec::new(),

@@ -6,20 +6,20 @@ use seatrial_machine::Rng;
 
 /// The dumb twin: owned values, copied whole before each transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Twin {
+enum TwinValue {
     Register(Vec<u8>),
     List(Vec<Vec<u8>>),
 }
 
-type Twins = BTreeMap<Vec<u8>, Twin>;
+type Twins = BTreeMap<Vec<u8>, TwinValue>;
 
 /// What a read or scan found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Found {
     Absent,
-    Item(Twin),
+    Item(TwinValue),
     /// Keys and items, and whether the range has more.
-    Range(Vec<(Vec<u8>, Twin)>, bool),
+    Range(Vec<(Vec<u8>, TwinValue)>, bool),
 }
 
 /// Executes on the twin: what each read found, or the failure.
@@ -50,27 +50,27 @@ fn execute_twin(twins: &mut Twins, transaction: &Transaction) -> Result<Vec<Foun
                 twins.remove(&key);
                 continue;
             }
-            (Operation::Append { value, .. }, None | Some(Twin::List(_))) => {
-                let twin = twins.entry(key).or_insert(Twin::List(Vec::new()));
-                if let Twin::List(list) = twin {
+            (Operation::Append { value, .. }, None | Some(TwinValue::List(_))) => {
+                let twin = twins.entry(key).or_insert(TwinValue::List(Vec::new()));
+                if let TwinValue::List(list) = twin {
                     list.push(value.to_vec());
                 }
                 continue;
             }
-            (Operation::Write { value, .. }, None | Some(Twin::Register(_))) => {
-                twins.insert(key, Twin::Register(value.to_vec()));
+            (Operation::Write { value, .. }, None | Some(TwinValue::Register(_))) => {
+                twins.insert(key, TwinValue::Register(value.to_vec()));
                 continue;
             }
-            (Operation::CompareAndSet { .. }, Some(Twin::List(_))) => Code::WrongKind,
+            (Operation::CompareAndSet { .. }, Some(TwinValue::List(_))) => Code::WrongKind,
             (
                 Operation::CompareAndSet {
                     expected, value, ..
                 },
                 held,
             ) => {
-                let expected = expected.map(|value| Twin::Register(value.to_vec()));
+                let expected = expected.map(|value| TwinValue::Register(value.to_vec()));
                 if expected == held {
-                    twins.insert(key, Twin::Register(value.to_vec()));
+                    twins.insert(key, TwinValue::Register(value.to_vec()));
                     continue;
                 }
                 Code::CompareFailed
@@ -107,10 +107,10 @@ fn execute(
     Ok(reads.collect())
 }
 
-fn twin(item: &Answer<'_>) -> Twin {
+fn twin(item: &Answer<'_>) -> TwinValue {
     match item {
-        Answer::Register(value) => Twin::Register(value.to_vec()),
-        Answer::List(list) => Twin::List(list.iter().map(<[u8]>::to_vec).collect()),
+        Answer::Register(value) => TwinValue::Register(value.to_vec()),
+        Answer::List(list) => TwinValue::List(list.iter().map(<[u8]>::to_vec).collect()),
         other => panic!("{other:?}"),
     }
 }
@@ -378,7 +378,10 @@ fn the_planted_dirty_abort_leaves_an_effect() {
         .execute(transaction.operations(), 0, &mut Vec::new())
         .unwrap_err();
     assert!(abort.is_dirty);
-    assert_eq!(dump(&state.items)[&b"a"[..]], Twin::Register(b"1".to_vec()));
+    assert_eq!(
+        dump(&state.items)[&b"a"[..]],
+        TwinValue::Register(b"1".to_vec())
+    );
 }
 
 #[test]
@@ -396,5 +399,5 @@ fn the_planted_lost_append_overwrites_within_a_batch_only() {
         append(&mut state, value, batch);
     }
     let left = [b"1", b"3", b"4"].map(|value| value.to_vec()).to_vec();
-    assert_eq!(dump(&state.items)[&b"a"[..]], Twin::List(left));
+    assert_eq!(dump(&state.items)[&b"a"[..]], TwinValue::List(left));
 }

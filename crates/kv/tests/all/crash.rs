@@ -21,12 +21,12 @@ const LOG: &str = "data/log";
 static LIVES: AtomicU64 = AtomicU64::new(0);
 
 /// A node in its folder, and the elements of its list.
-struct Node(LocalNode);
+struct CrashNode(LocalNode);
 
-impl Node {
-    fn start(storage: &Arc<dyn Storage>, bug: Option<Bug>) -> Result<Node, String> {
+impl CrashNode {
+    fn start(storage: &Arc<dyn Storage>, bug: Option<Bug>) -> Result<CrashNode, String> {
         let life = LIVES.fetch_add(1, Ordering::Relaxed);
-        LocalNode::start(storage, Path::new(FOLDER), bug, life).map(Node)
+        LocalNode::start(storage, Path::new(FOLDER), bug, life).map(CrashNode)
     }
 
     /// Asks for an element to be appended.
@@ -69,7 +69,7 @@ fn live(
 ) -> Result<u64, String> {
     let mut next = first;
     for life in 0..3 {
-        let mut node = Node::start(storage, bug)?;
+        let mut node = CrashNode::start(storage, bug)?;
         for round in 0..4 {
             for _ in 0..=round {
                 node.append(next)?;
@@ -107,7 +107,7 @@ fn trace(bug: Option<Bug>) -> DiskTrace<u64> {
 
 /// Recovers a store from the files that a crash left, twice, and continues with it.
 fn recover(storage: &Arc<dyn Storage>, acknowledged: Option<u64>) -> Result<(), String> {
-    let mut node = Node::start(storage, None)?;
+    let mut node = CrashNode::start(storage, None)?;
     let found = node.read()?;
     // Elements whose write was lost with a life are not asked for again, so there may be gaps after the acknowledged ones.
     let is_rising = found.is_sorted_by(|a, b| a < b);
@@ -120,7 +120,7 @@ fn recover(storage: &Arc<dyn Storage>, acknowledged: Option<u64>) -> Result<(), 
     node.append(1_000_000)?;
     node.0.sync()?;
     drop(node);
-    let again = Node::start(storage, None)?.read()?;
+    let again = CrashNode::start(storage, None)?.read()?;
     let expected: Vec<u64> = found.into_iter().chain([1_000_000]).collect();
     if again == expected {
         Ok(())
@@ -132,7 +132,7 @@ fn recover(storage: &Arc<dyn Storage>, acknowledged: Option<u64>) -> Result<(), 
 fn check(crash: &CrashState<'_, u64>) -> Result<(), String> {
     // Acknowledged elements have distinct numbers: all of them must be there.
     let storage = shared(crash.storage());
-    let mut node = Node::start(&shared(crash.storage()), None)?;
+    let mut node = CrashNode::start(&shared(crash.storage()), None)?;
     let found = node.read()?;
     if let Some(lost) = crash.acknowledged().iter().find(|it| !found.contains(it)) {
         return Err(format!("{lost} was acknowledged, there is {found:?}"));
@@ -266,7 +266,7 @@ fn one_fault_gives_the_right_list_or_an_error() {
     let program = |storage: Arc<dyn Storage>| {
         let mut acknowledged = Vec::new();
         live(&storage, None, 100, |element| acknowledged.push(element))?;
-        let found = Node::start(&storage, None)?.read()?;
+        let found = CrashNode::start(&storage, None)?.read()?;
         match acknowledged.iter().find(|it| !found.contains(it)) {
             Some(lost) => Err(format!("{LOG}: {lost} was acknowledged and is lost")),
             None => Ok(found),
@@ -290,7 +290,8 @@ fn one_fault_gives_the_right_list_or_an_error() {
                 if is_silent {
                     return Ok(());
                 }
-                let mut node = Node::start(&shared(MemoryStorage::from_files(&run.files)), None)?;
+                let mut node =
+                    CrashNode::start(&shared(MemoryStorage::from_files(&run.files)), None)?;
                 let found = node.read()?;
                 match (0..=known).find(|it| is_old && !found.contains(it)) {
                     Some(lost) => Err(format!("{lost} was there before, now {found:?}")),

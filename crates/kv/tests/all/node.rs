@@ -2,7 +2,8 @@
 
 use seatrial_kv::message::{MessageHeader, MessageKind};
 use seatrial_kv::{
-    Answer, BootReport, Bug, Client, ClientOptions, Outcome, Replica, ReplicaOptions, Transaction,
+    Answer, BootReport, Bug, Outcome, Replica, ReplicaOptions, Transaction, TransactionClient,
+    TransactionClientOptions,
 };
 use seatrial_machine::{
     DataFolder, FileFolder, FileQueue, Input, Job, LogName, LogWriter, Machine, NodeId, OpenLog,
@@ -143,7 +144,7 @@ impl ReplicaDriver {
 /// A replica that is alone, and its client.
 pub(crate) struct LocalNode {
     pub(crate) driver: ReplicaDriver,
-    client: Client,
+    client: TransactionClient,
     pub(crate) now: Time,
     pub(crate) outcomes: Vec<(Ticket, Outcome)>,
     /// Messages of the requests that were sent.
@@ -175,12 +176,12 @@ impl LocalNode {
         seed: u64,
     ) -> Result<LocalNode, String> {
         let driver = ReplicaDriver::start(storage, folder, options, segment_length)?;
-        let mut options = ClientOptions::new(SERVER, seed);
+        let mut options = TransactionClientOptions::new(SERVER, seed);
         options.request_timeout = Duration::from_hours(1);
         options.repeat_interval = Duration::from_hours(1);
         let mut node = LocalNode {
             driver,
-            client: Client::new(options),
+            client: TransactionClient::new(options),
             now: Time::ZERO,
             outcomes: Vec::new(),
             requests: BTreeMap::new(),

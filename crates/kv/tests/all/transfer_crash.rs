@@ -3,7 +3,8 @@
 
 use crate::node::{ReplicaDriver, checkpoint_index};
 use seatrial_kv::{
-    Answer, BootReport, Client, ClientOptions, Outcome, ReplicaOptions, Transaction,
+    Answer, BootReport, Outcome, ReplicaOptions, Transaction, TransactionClient,
+    TransactionClientOptions,
 };
 use seatrial_machine::{DataFolder, Input, Machine as _, NodeId, Output, Storage, Ticket, Time};
 use seatrial_sim::crash::{
@@ -30,7 +31,7 @@ static LIVES: AtomicU64 = AtomicU64::new(0);
 /// that are down are lost.
 struct WiredCluster {
     nodes: [Option<ReplicaDriver>; 3],
-    client: Client,
+    client: TransactionClient,
     now: Time,
     tickets: u64,
     outcomes: BTreeMap<Ticket, Outcome>,
@@ -59,11 +60,11 @@ impl WiredCluster {
             nodes[at] = Some(ReplicaDriver::start(storage, &folder(at), options, 300)?);
         }
         let life = LIVES.fetch_add(1, Ordering::Relaxed);
-        let mut options = ClientOptions::new(server(home), life);
+        let mut options = TransactionClientOptions::new(server(home), life);
         options.request_timeout = Duration::from_hours(1);
         Ok(WiredCluster {
             nodes,
-            client: Client::new(options),
+            client: TransactionClient::new(options),
             now: Time::ZERO,
             tickets: 0,
             outcomes: BTreeMap::new(),

@@ -3,7 +3,8 @@
 use crate::lost_journal::JournalDamage;
 use crate::oracle::{Action, Asked, Oracle};
 use seatrial_kv::{
-    AdminRequest, Bug, Client, ClientOptions, Outcome, Replica, ReplicaOptions, Transaction,
+    AdminRequest, Bug, Outcome, Replica, ReplicaOptions, Transaction, TransactionClient,
+    TransactionClientOptions,
 };
 use seatrial_machine::{
     DataFolder, Fault, FaultKind, Input, Link, LogName, Machine, NodeId, OpenLog, Output, Rng,
@@ -20,9 +21,9 @@ const PIPELINE: usize = 3;
 const ACTIONS: u64 = 300;
 
 /// What lives in this world.
-enum Node {
+enum StoreMachine {
     Replica(Box<Replica>),
-    Client(Box<Client>),
+    Client(Box<TransactionClient>),
     /// Sends changes of the membership, one for each request of the test, to all servers.
     Operator(Operator),
 }
@@ -48,15 +49,15 @@ impl Operator {
     }
 }
 
-impl Machine for Node {
+impl Machine for StoreMachine {
     type Request = Transaction;
     type Reply = Outcome;
 
     fn turn(&mut self, now: Time, input: Input<Transaction>, out: &mut Vec<Output<Outcome>>) {
         match self {
-            Node::Replica(replica) => replica.turn(now, input, out),
-            Node::Client(client) => client.turn(now, input, out),
-            Node::Operator(operator) => {
+            StoreMachine::Replica(replica) => replica.turn(now, input, out),
+            StoreMachine::Client(client) => client.turn(now, input, out),
+            StoreMachine::Operator(operator) => {
                 if matches!(input, Input::Request(..)) {
                     let change = operator.change();
                     let sends = operator.servers.iter().map(|to| Output::Send {
@@ -71,24 +72,24 @@ impl Machine for Node {
 
     fn wake_at(&self) -> Option<Time> {
         match self {
-            Node::Replica(replica) => replica.wake_at(),
-            Node::Client(client) => client.wake_at(),
-            Node::Operator(_) => None,
+            StoreMachine::Replica(replica) => replica.wake_at(),
+            StoreMachine::Client(client) => client.wake_at(),
+            StoreMachine::Operator(_) => None,
         }
     }
 
     fn check_invariants(&self) {
         match self {
-            Node::Replica(replica) => replica.check_invariants(),
-            Node::Client(client) => client.check_invariants(),
-            Node::Operator(_) => {}
+            StoreMachine::Replica(replica) => replica.check_invariants(),
+            StoreMachine::Client(client) => client.check_invariants(),
+            StoreMachine::Operator(_) => {}
         }
     }
 }
 
 /// A client takes a lost connection as it would take a real one, and has a new one at once.
-fn closed(node: &mut Node, now: Time, _: NodeId, out: &mut Vec<Output<Outcome>>) {
-    if let Node::Client(client) = node {
+fn closed(node: &mut StoreMachine, now: Time, _: NodeId, out: &mut Vec<Output<Outcome>>) {
+    if let StoreMachine::Client(client) = node {
         client.connection_closed(out);
         client.connection_opened(now, out);
     }
@@ -101,26 +102,26 @@ fn boot(
     founders: usize,
     bug: Option<Bug>,
     damage: JournalDamage,
-) -> impl FnMut(NodeId, &DataFolder) -> Result<Booted<Node>, String> {
+) -> impl FnMut(NodeId, &DataFolder) -> Result<Booted<StoreMachine>, String> {
     let mut seeds = Rng::from_seed(seed).fork("clients");
     move |id, data| {
         if id == OPERATOR {
-            return Ok(Booted::new(Node::Operator(Operator {
+            return Ok(Booted::new(StoreMachine::Operator(Operator {
                 rng: Rng::from_seed(seed).fork("operator"),
                 servers: servers.clone(),
             })));
         }
         if id.is_client() {
-            let mut options = ClientOptions {
+            let mut options = TransactionClientOptions {
                 request_timeout: Duration::from_millis(500),
                 hello_interval: Duration::from_millis(20),
                 repeat_interval: Duration::from_millis(100),
                 servers: servers.clone(),
-                ..ClientOptions::new(id, seeds.word())
+                ..TransactionClientOptions::new(id, seeds.word())
             };
             let home = id.number() as usize % servers.len();
             options.servers.rotate_left(home);
-            let machine = Node::Client(Box::new(Client::new(options)));
+            let machine = StoreMachine::Client(Box::new(TransactionClient::new(options)));
             return Ok(Booted::new(machine));
         }
         let mut options = ReplicaOptions::new(id, servers[..founders].iter().copied());
@@ -135,7 +136,7 @@ fn boot(
         options.checkpoint_share = [50, 30, 100][(seed / 7 % 3) as usize];
         damage.before_start(id, data);
         let booted = Replica::boot(data, options).map_err(|error| error.to_string())?;
-        let machine = Node::Replica(Box::new(booted.0));
+        let machine = StoreMachine::Replica(Box::new(booted.0));
         // Small segments, so that journals are freed at their heads.
         let log = OpenLog {
             segment_length: 400,
@@ -151,7 +152,7 @@ fn boot(
 
 /// One run: its world, the requests under way, and the oracle.
 pub(crate) struct Run {
-    world: World<Node>,
+    world: World<StoreMachine>,
     servers: Vec<NodeId>,
     rng: Rng,
     oracle: Oracle,
@@ -266,7 +267,7 @@ impl Run {
     /// Everything was read: are the replicas at rest equal, and is nothing there that must not be?
     fn finish(&mut self) -> Result<(), String> {
         for server in &self.servers {
-            let Some(Node::Replica(replica)) = self.world.machine(*server) else {
+            let Some(StoreMachine::Replica(replica)) = self.world.machine(*server) else {
                 return Err(format!("{server} is down"));
             };
             let status = replica.status().checkpoints;
@@ -340,7 +341,7 @@ impl Run {
     fn lose_journal(&mut self, server: NodeId) {
         let world = &self.world;
         let has_journal = |node: NodeId| match world.machine(node) {
-            Some(Node::Replica(replica)) => !replica.status().is_rejoining,
+            Some(StoreMachine::Replica(replica)) => !replica.status().is_rejoining,
             _ => false,
         };
         let lost = self.damage.settle(has_journal);
@@ -407,7 +408,7 @@ impl Run {
             .servers
             .iter()
             .map(|server| match self.world.machine(*server) {
-                Some(Node::Replica(replica)) => format!("{:?}", replica.status()),
+                Some(StoreMachine::Replica(replica)) => format!("{:?}", replica.status()),
                 _ => "down".into(),
             });
         let states: Vec<String> = states.collect();
@@ -502,7 +503,7 @@ fn memberships_change_under_faults() {
             .servers
             .iter()
             .any(|server| match run.world.machine(*server) {
-                Some(Node::Replica(replica)) => replica.status().members.voters != founders,
+                Some(StoreMachine::Replica(replica)) => replica.status().members.voters != founders,
                 _ => false,
             });
         changed += u64::from(has_others);

@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// How histories are made.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
+struct ContentionPlan {
     length: usize,
     clients: usize,
     values: u64,
@@ -21,9 +21,9 @@ struct Plan {
     spoil: f64,
 }
 
-impl Plan {
-    fn random(rng: &mut Rng, length: usize) -> Plan {
-        Plan {
+impl ContentionPlan {
+    fn random(rng: &mut Rng, length: usize) -> ContentionPlan {
+        ContentionPlan {
             length: 1 + rng.index(length),
             clients: 2 + rng.index(5),
             values: 1 + rng.below(3),
@@ -36,7 +36,7 @@ impl Plan {
 /// Operations of an object by concurrent clients, each of which takes effect at one instant, with some results changed.
 /// `invoke` makes an operation, `effect` its result, `other` another result.
 fn random_entries(
-    plan: Plan,
+    plan: ContentionPlan,
     rng: &mut Rng,
     invoke: impl Fn(&mut Rng) -> Action,
     mut effect: impl FnMut(Action) -> Option<Action>,
@@ -92,7 +92,7 @@ fn random_entries(
     }
 }
 
-fn random_register(plan: Plan, rng: &mut Rng) -> Vec<ObjectOperation> {
+fn random_register(plan: ContentionPlan, rng: &mut Rng) -> Vec<ObjectOperation> {
     let value = |rng: &mut Rng| 1 + rng.below(plan.values) as StateId;
     let has_cas = rng.chance(0.5);
     let mut state = 0;
@@ -123,7 +123,7 @@ fn random_register(plan: Plan, rng: &mut Rng) -> Vec<ObjectOperation> {
     entries
 }
 
-fn random_queue(plan: Plan, rng: &mut Rng) -> Vec<ObjectOperation> {
+fn random_queue(plan: ContentionPlan, rng: &mut Rng) -> Vec<ObjectOperation> {
     let (back, front) = (CollectionEnd::Back, CollectionEnd::Front);
     let value = |rng: &mut Rng| 1 + rng.below(plan.values) as StateId;
     let peeks = rng.below(3);
@@ -230,7 +230,7 @@ fn queues_agree_with_all_orders() {
     let values = NumberedValues::new(Model::FifoQueue);
     for seed in 0..histories(20_000) {
         let mut rng = Rng::from_seed(seed);
-        let plan = Plan::random(&mut rng, 9);
+        let plan = ContentionPlan::random(&mut rng, 9);
         let entries = random_queue(plan, &mut rng);
         let expected = queue_has_order(&entries);
         counts[usize::from(!expected)] += 1;
@@ -303,7 +303,7 @@ fn registers_agree_with_all_orders() {
     let values = NumberedValues::new(Model::CasRegister);
     for seed in 0..histories(20_000) {
         let mut rng = Rng::from_seed(seed);
-        let plan = Plan::random(&mut rng, 9);
+        let plan = ContentionPlan::random(&mut rng, 9);
         let entries = random_register(plan, &mut rng);
         let expected = has_order(&entries);
         counts[usize::from(!expected)] += 1;

@@ -329,7 +329,7 @@ fn a_refutation_names_the_operation_and_the_possible_states() {
          {:process 0 :type :ok :f :push :value 2}
          {:process 2 :type :invoke :f :pop :value nil}
          {:process 2 :type :ok :f :pop :value 3}";
-    let options = Options::default();
+    let options = ImportOptions::default();
     let history = import::read("a.edn", text.as_bytes(), Format::Edn, options).unwrap();
     let mut checker = started(Model::Stack);
     for chunk in cut(&history, &mut Rng::from_seed(5)) {
@@ -346,7 +346,13 @@ fn a_refutation_names_the_operation_and_the_possible_states() {
         "{:process 1 :type :invoke :f :pop :value nil}",
         "{:process 1 :type :invoke :f :pop :value nil} {:process 1 :type :info :f :pop :value nil}",
     );
-    let history = import::read("a.edn", text.as_bytes(), Format::Edn, Options::default()).unwrap();
+    let history = import::read(
+        "a.edn",
+        text.as_bytes(),
+        Format::Edn,
+        ImportOptions::default(),
+    )
+    .unwrap();
     let mut checker = started(Model::Stack);
     for chunk in cut(&history, &mut Rng::from_seed(5)) {
         let _ = checker.push(&chunk);

@@ -1,6 +1,6 @@
 //! Changes of a history that do not change the answer, and histories too long for all orders.
 
-use super::random_history::{Shape, random_history, random_history_of};
+use super::random_history::{RandomHistoryShape, random_history, random_history_of};
 use super::{Collection, histories, is_linearizable, monitor};
 use crate::{CollectionAction, CollectionOperation, NEVER, Rejection};
 use seatrial_machine::Rng;
@@ -105,7 +105,7 @@ fn long_histories_are_accepted_and_their_violations_proven() {
         let mut rng = Rng::from_seed(seed);
         let collection = *rng.pick(&COLLECTIONS);
         let count = 20 + rng.below(180) as u32;
-        let mut shape = Shape::random(&mut rng);
+        let mut shape = RandomHistoryShape::random(&mut rng);
         (shape.count, shape.disturbances) = (count, 0);
         let mut history = random_history_of(collection, &shape, &mut rng);
         match monitor(collection, &history) {

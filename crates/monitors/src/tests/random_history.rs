@@ -7,7 +7,7 @@ use seatrial_machine::Rng;
 use std::collections::BTreeSet;
 
 /// How a random history comes about.
-pub(super) struct Shape {
+pub(super) struct RandomHistoryShape {
     /// Operations at most.
     pub(super) count: u32,
     /// Places where it is disturbed.
@@ -18,12 +18,12 @@ pub(super) struct Shape {
     pub(super) only_removals: bool,
 }
 
-impl Shape {
+impl RandomHistoryShape {
     /// Up to 12 operations. Most are disturbed in up to five places; some operations are pending.
-    pub(super) fn random(rng: &mut Rng) -> Shape {
+    pub(super) fn random(rng: &mut Rng) -> RandomHistoryShape {
         let is_disturbed = rng.chance(0.85);
         let has_pending = rng.chance(0.4);
-        Shape {
+        RandomHistoryShape {
             count: [6, 10, 12][rng.index(3)] - rng.below(6) as u32,
             disturbances: u64::from(is_disturbed) * (1 + rng.below(5)),
             pending: f64::from(u8::from(has_pending)) * (0.1 + rng.below(5) as f64 * 0.1),
@@ -45,13 +45,13 @@ impl Shape {
 
 /// A small history of 2 to 5 clients; some positions are equal.
 pub(super) fn random_history(collection: Collection, rng: &mut Rng) -> Vec<CollectionOperation> {
-    let shape = Shape::random(rng);
+    let shape = RandomHistoryShape::random(rng);
     random_history_of(collection, &shape, rng)
 }
 
 pub(super) fn random_history_of(
     collection: Collection,
-    shape: &Shape,
+    shape: &RandomHistoryShape,
     rng: &mut Rng,
 ) -> Vec<CollectionOperation> {
     let mut history = valid_history(collection, shape.count, rng);
@@ -198,7 +198,7 @@ fn disturb(collection: Collection, history: &mut Vec<CollectionOperation>, rng: 
 fn make_pending(
     collection: Collection,
     history: &mut [CollectionOperation],
-    shape: &Shape,
+    shape: &RandomHistoryShape,
     rng: &mut Rng,
 ) {
     for operation in history.iter_mut() {

@@ -1,6 +1,6 @@
 //! Histories that are checked piece by piece, with what is needless dropped, against the same histories as a whole.
 
-use super::random_history::{Shape, random_history_of};
+use super::random_history::{RandomHistoryShape, random_history_of};
 use super::{Collection, histories, monitor};
 use crate::{
     CollectionAction, CollectionOperation, NEVER, Rejection, retained_in_multiset,
@@ -101,7 +101,7 @@ fn agrees_piece_by_piece(collection: Collection) {
     let (count, mut accepted, mut rested) = (histories(), 0, 0);
     for seed in 0..count {
         let mut rng = Rng::from_seed(seed ^ 0x9e7a);
-        let mut shape = Shape::random(&mut rng);
+        let mut shape = RandomHistoryShape::random(&mut rng);
         if rng.chance(0.3) {
             shape.disturbances = rng.below(2);
         }

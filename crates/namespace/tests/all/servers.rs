@@ -10,18 +10,18 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A cluster's programs, one per node. They die when it is dropped.
-struct Cluster {
+struct NamespaceCluster {
     network: NodeNetwork,
     nodes: Vec<(Child, NodeInit)>,
     folder: tempfile::TempDir,
 }
 
-impl Cluster {
-    fn new(network: NodeNetwork, nodes: u32) -> Cluster {
+impl NamespaceCluster {
+    fn new(network: NodeNetwork, nodes: u32) -> NamespaceCluster {
         for node in 1..=nodes {
             network.add_node(NodeId::server(node)).unwrap();
         }
-        Cluster {
+        NamespaceCluster {
             network,
             nodes: Vec::new(),
             folder: tempfile::tempdir().unwrap(),
@@ -106,7 +106,7 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
+impl Drop for NamespaceCluster {
     fn drop(&mut self) {
         for (child, init) in &mut self.nodes {
             let _ = init.kill();
@@ -140,7 +140,7 @@ fn etcd_works_on_the_majority_side_of_a_cut_only() {
         return;
     }
     with_network(|network| {
-        let mut cluster = Cluster::new(network, 3);
+        let mut cluster = NamespaceCluster::new(network, 3);
         let members = "n1=http://10.0.0.1:2380,n2=http://10.0.0.2:2380,n3=http://10.0.0.3:2380";
         for node in 1..=3 {
             let (name, peer) = (format!("n{node}"), format!("http://10.0.0.{node}:2380"));
@@ -200,7 +200,7 @@ fn redis_sentinel_fails_over_when_the_primary_is_cut_off() {
         return;
     }
     with_network(|network| {
-        let mut cluster = Cluster::new(network, 6);
+        let mut cluster = NamespaceCluster::new(network, 6);
         let common = [
             "--port",
             "6379",
@@ -263,7 +263,7 @@ fn redis_cluster_promotes_a_replica_of_the_master_that_is_cut_off() {
         return;
     }
     with_network(|network| {
-        let mut cluster = Cluster::new(network, 6);
+        let mut cluster = NamespaceCluster::new(network, 6);
         let arguments = [
             "--port",
             "6379",
@@ -352,7 +352,7 @@ fn a_pause_of_postgres_stops_the_processes_that_left_its_group() {
         return;
     };
     with_network(move |network| {
-        let mut cluster = Cluster::new(network, 1);
+        let mut cluster = NamespaceCluster::new(network, 1);
         let data = cluster.folder().join("data");
         let program = |name: &str| programs.join(name).display().to_string();
         give_to_postgres(&[cluster.folder.path(), &cluster.folder()]);

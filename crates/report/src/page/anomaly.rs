@@ -1,6 +1,6 @@
 //! The anomalies, each with the operations that make it.
 
-use super::frame::Frame;
+use super::frame::DrawingFrame;
 use super::order_picture::LinearizationPicture;
 use super::{component, cycle, interval, order_drawing, surroundings};
 use crate::escape::Escaped;
@@ -171,7 +171,7 @@ fn components(report: &Report<'_>, history: &History, page: &mut String) -> fmt:
              </summary><div class=\"drawings\">",
             count(component.transactions, "transaction")
         )?;
-        component::draw(history, component, Frame::Page, page)?;
+        component::draw(history, component, DrawingFrame::Page, page)?;
         page.write_str("</div></details>\n")?;
     }
     Ok(())
@@ -212,7 +212,7 @@ fn write_finding(
         )?;
     }
     page.write_str("<div class=\"drawings\">")?;
-    cycle::draw(history, &finding.steps, Frame::Page, page)?;
+    cycle::draw(history, &finding.steps, DrawingFrame::Page, page)?;
     let operations = operations(history, finding);
     let points_max = if number < LONG_PICTURES_MAX {
         POINTS_MAX
@@ -220,7 +220,7 @@ fn write_finding(
         POINTS_MAX_LATER
     };
     match picture(history, finding, points_max) {
-        Some(picture) => order_drawing::draw(&picture, Frame::Page, page)?,
+        Some(picture) => order_drawing::draw(&picture, DrawingFrame::Page, page)?,
         None => interval::draw(&operations, page)?,
     }
     page.write_str("</div>\n")?;

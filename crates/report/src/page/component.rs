@@ -2,7 +2,7 @@
 
 use super::anomaly::Participant;
 use super::cycle::class;
-use super::frame::Frame;
+use super::frame::DrawingFrame;
 use crate::escape::Escaped;
 use crate::wording::{count, thousands};
 use seatrial_checker::{Component, Dependency};
@@ -52,7 +52,7 @@ impl Arrow<'_> {
 pub(super) fn draw(
     history: &History,
     component: &Component,
-    frame: Frame,
+    frame: DrawingFrame,
     out: &mut String,
 ) -> fmt::Result {
     let shown = component.operations.len().min(ROWS_MAX) as u64;
@@ -83,7 +83,7 @@ pub(super) fn rows(
     operations: &[u64],
     dependencies: &[Dependency],
     title: &str,
-    frame: Frame,
+    frame: DrawingFrame,
     out: &mut String,
 ) -> fmt::Result {
     let operations = &operations[..operations.len().min(ROWS_MAX)];

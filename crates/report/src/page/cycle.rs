@@ -2,7 +2,7 @@
 
 use super::anomaly::Participant;
 use super::component;
-use super::frame::Frame;
+use super::frame::DrawingFrame;
 use crate::escape::Escaped;
 use crate::wording::{one_line, shortened, thousands};
 use seatrial_checker::{Dependency, FindingStep};
@@ -35,7 +35,7 @@ pub(super) fn class(relation: &str) -> &'static str {
 pub(super) fn draw(
     history: &History,
     steps: &[FindingStep],
-    frame: Frame,
+    frame: DrawingFrame,
     page: &mut String,
 ) -> fmt::Result {
     let mut nodes: Vec<u64> = Vec::new();

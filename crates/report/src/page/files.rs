@@ -1,6 +1,6 @@
 //! Findings as files: explanations as text, cycles, orders and components as pictures.
 
-use super::frame::Frame;
+use super::frame::DrawingFrame;
 use super::{anomaly, component, cycle, order_drawing};
 use crate::cause_text::{TimelineKind, left_out, moment, timeline};
 use crate::excerpt::Excerpt;
@@ -38,9 +38,14 @@ pub fn finding_files(report: &Report<'_>, excerpt: &Excerpt) -> Vec<FindingFile>
             let _ = surroundings(cause, explanation);
         }
         let mut picture = String::new();
-        let _ = cycle::draw(&excerpt.history, &finding.steps, Frame::File, &mut picture);
+        let _ = cycle::draw(
+            &excerpt.history,
+            &finding.steps,
+            DrawingFrame::File,
+            &mut picture,
+        );
         if let Some(order) = anomaly::picture(&excerpt.history, finding, POINTS_MAX) {
-            let _ = order_drawing::draw(&order, Frame::File, &mut picture);
+            let _ = order_drawing::draw(&order, DrawingFrame::File, &mut picture);
         }
         if !picture.is_empty() {
             files.push(FindingFile {
@@ -68,7 +73,12 @@ pub fn finding_files(report: &Report<'_>, excerpt: &Excerpt) -> Vec<FindingFile>
     }
     for (number, component) in report.components().enumerate() {
         let mut contents = String::new();
-        let _ = component::draw(&excerpt.history, component, Frame::File, &mut contents);
+        let _ = component::draw(
+            &excerpt.history,
+            component,
+            DrawingFrame::File,
+            &mut contents,
+        );
         if !contents.is_empty() {
             files.push(FindingFile {
                 name: format!("components/{}.svg", number + 1),

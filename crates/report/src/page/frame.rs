@@ -9,14 +9,14 @@ const PICTURE_STYLE: &str = include_str!("../../assets/picture.css");
 /// Where a drawing goes. In a page it is as wide as there is room and has the page's styles; a file holds its own, and
 /// its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Frame {
+pub(super) enum DrawingFrame {
     /// Among other things on a page.
     Page,
     /// By itself.
     File,
 }
 
-impl Frame {
+impl DrawingFrame {
     /// Begins a drawing of this class (of styles), width and height, with a text for screen readers.
     pub(super) fn open(
         self,
@@ -27,11 +27,11 @@ impl Frame {
     ) -> fmt::Result {
         let label = Escaped(label);
         match self {
-            Frame::Page => writeln!(
+            DrawingFrame::Page => writeln!(
                 out,
                 "<div><svg class=\"{class}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{label}\">"
             ),
-            Frame::File => writeln!(
+            DrawingFrame::File => writeln!(
                 out,
                 "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"{class}\" viewBox=\"0 0 {width} {height}\" \
                  width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"{label}\">\n\
@@ -44,8 +44,8 @@ impl Frame {
     /// Ends it.
     pub(super) fn close(self, out: &mut String) -> fmt::Result {
         out.write_str(match self {
-            Frame::Page => "</svg></div>\n",
-            Frame::File => "</svg>\n",
+            DrawingFrame::Page => "</svg></div>\n",
+            DrawingFrame::File => "</svg>\n",
         })
     }
 }

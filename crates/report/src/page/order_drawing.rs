@@ -1,6 +1,6 @@
 //! The longest order that works, drawn: one stretch of it, and the figures from which a script draws the others.
 
-use super::frame::Frame;
+use super::frame::DrawingFrame;
 use super::order_picture::{LinearizationPicture, OperationBar, OrderPoint};
 use crate::escape::{Escaped, json_for_script};
 use crate::wording::{count, shortened};
@@ -37,7 +37,11 @@ struct DrawnWindow<'a> {
 }
 
 /// Draws the stretch before the end. On a page it is followed by the figures of the whole, with which a script shows any stretch.
-pub(super) fn draw(picture: &LinearizationPicture, frame: Frame, out: &mut String) -> fmt::Result {
+pub(super) fn draw(
+    picture: &LinearizationPicture,
+    frame: DrawingFrame,
+    out: &mut String,
+) -> fmt::Result {
     let (begin, end) = picture.window(WIDTH - NAMES_WIDTH);
     let rows = picture.rows_within((begin, end));
     let window = DrawnWindow {
@@ -51,11 +55,11 @@ pub(super) fn draw(picture: &LinearizationPicture, frame: Frame, out: &mut Strin
         },
         rows,
     };
-    if frame == Frame::Page {
+    if frame == DrawingFrame::Page {
         out.write_str("<figure class=\"linearization-view\">")?;
     }
     window.draw(frame, out)?;
-    if frame == Frame::Page {
+    if frame == DrawingFrame::Page {
         let figures = json_for_script(&figures(picture, (begin, end)));
         writeln!(
             out,
@@ -115,7 +119,7 @@ fn figures(picture: &LinearizationPicture, window: (f64, f64)) -> serde_json::Va
 }
 
 impl DrawnWindow<'_> {
-    fn draw(&self, frame: Frame, out: &mut String) -> fmt::Result {
+    fn draw(&self, frame: DrawingFrame, out: &mut String) -> fmt::Result {
         let rows_bottom = ROWS_TOP + self.row_height * self.rows.len() as f64;
         let height = rows_bottom + TIMES_HEIGHT;
         let label = format!(

@@ -127,7 +127,7 @@ fn suite(attributes: &Json, history: &History, verdicts: &[Verdict]) -> Element 
 
 #[test]
 fn a_test_case_for_each_checker() {
-    let shape = synthetic::Shape {
+    let shape = synthetic::SyntheticShape {
         operations: 3_000,
         processes: 10,
         seconds: 30,

@@ -1,12 +1,12 @@
 //! The page: what stands in it, that it loads nothing, that nothing in a history becomes markup.
 
-use crate::synthetic::{self, Shape};
+use crate::synthetic::{self, SyntheticShape};
 use seatrial_checker::{Component, Dependency, Finding, FindingStep, Validity, Verdict};
 use seatrial_history::{History, Op, OpType, Process, Symbol, Value};
 use seatrial_report::{Drawing, Excerpt, FindingFile, Report, finding_files, html};
 use serde_json::{Value as Json, json};
 
-const SMALL: Shape = Shape {
+const SMALL: SyntheticShape = SyntheticShape {
     operations: 3_000,
     processes: 10,
     seconds: 30,
@@ -150,7 +150,7 @@ fn every_kind_of_report_is_a_page() {
     let unknown = synthetic::linearizable().unknown("too many states");
     let many = synthetic::history(
         2,
-        Shape {
+        SyntheticShape {
             faults: 700,
             seconds: 300,
             ..SMALL
@@ -361,7 +361,7 @@ fn nothing_in_a_history_becomes_markup() {
 
 #[test]
 fn a_long_history_is_sampled_and_says_so() {
-    let shape = Shape {
+    let shape = SyntheticShape {
         operations: 200_000,
         processes: 50,
         seconds: 100,

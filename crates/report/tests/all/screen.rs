@@ -2,7 +2,7 @@
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 
-use crate::synthetic::{self, Shape};
+use crate::synthetic::{self, SyntheticShape};
 use expect_test::{Expect, expect};
 use seatrial_checker::{Validity, Verdict};
 use seatrial_history::{History, Op, OpType, Process, Value};
@@ -20,7 +20,7 @@ const FILES: [&str; 5] = [
 ];
 
 fn run() -> History {
-    let shape = Shape {
+    let shape = SyntheticShape {
         operations: 3_000,
         processes: 10,
         seconds: 30,

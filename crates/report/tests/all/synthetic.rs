@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 /// How a synthetic run goes.
 #[derive(Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct SyntheticShape {
     /// Operations of clients.
     pub(crate) operations: usize,
     /// Client threads.
@@ -26,7 +26,7 @@ const FAULTS: [(&str, &str); 4] = [
 ];
 
 /// Reads, writes and compare-and-sets on three nodes; slow and failing while something is broken.
-pub(crate) fn history(seed: u64, shape: Shape) -> History {
+pub(crate) fn history(seed: u64, shape: SyntheticShape) -> History {
     let mut rng = Rng::from_seed(seed);
     let end = shape.seconds * 1_000_000_000;
     let mut ops: Vec<Op> = Vec::new();

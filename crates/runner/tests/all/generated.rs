@@ -2,18 +2,18 @@
 
 use seatrial_check::by_name;
 use seatrial_checker::{Validity, Verdict};
-use seatrial_database::{Anomaly, Database, DatabaseWorkload, Options, StoreLevel};
+use seatrial_database::{Anomaly, Database, DatabaseOptions, DatabaseWorkload, StoreLevel};
 use seatrial_history::History;
 
 /// Seeds for each case.
 const SEEDS: u64 = 6;
 
-fn options(workload: DatabaseWorkload, seed: u64) -> Options {
-    Options {
+fn options(workload: DatabaseWorkload, seed: u64) -> DatabaseOptions {
+    DatabaseOptions {
         seed,
         fail: 0.05,
         info: 0.02,
-        ..Options::new(workload, 4_000)
+        ..DatabaseOptions::new(workload, 4_000)
     }
 }
 
@@ -22,7 +22,7 @@ fn check(checker: &str, model: Option<&str>, history: &History) -> Verdict {
 }
 
 /// The history and how many anomalies of each kind are in it.
-fn run(options: &Options) -> (History, Vec<(Anomaly, u64)>) {
+fn run(options: &DatabaseOptions) -> (History, Vec<(Anomaly, u64)>) {
     let mut database = Database::new(options).unwrap();
     let history = History::from_ops(database.by_ref().collect());
     (history, database.anomalies())
@@ -62,7 +62,7 @@ fn weak_sets_are_stale_and_no_worse() {
     let mut stale = 0;
     for seed in 0..SEEDS {
         for isolation in [StoreLevel::Sequential, StoreLevel::Eventual] {
-            let options = Options {
+            let options = DatabaseOptions {
                 isolation: Some(isolation),
                 ..options(DatabaseWorkload::Set, seed)
             };
@@ -91,7 +91,7 @@ fn planted_anomalies_of_sets_are_found() {
     };
     for anomaly in Anomaly::all().filter(|one| one.is_seen_in(DatabaseWorkload::Set)) {
         for seed in 0..SEEDS {
-            let options = Options {
+            let options = DatabaseOptions {
                 anomalies: vec![anomaly],
                 anomaly_rate: 0.01,
                 ..options(DatabaseWorkload::Set, seed)
@@ -121,7 +121,7 @@ fn planted_anomalies_of_queues_are_found() {
         (Anomaly::LostWrite, "total-queue", "lost"),
     ] {
         for seed in 0..SEEDS {
-            let options = Options {
+            let options = DatabaseOptions {
                 anomalies: vec![anomaly],
                 anomaly_rate: 0.01,
                 info: 0.0,

@@ -2,7 +2,7 @@
 
 use seatrial_check::by_name;
 use seatrial_checker::{Checker, Validity, certify};
-use seatrial_database::{Anomaly, Database, DatabaseWorkload, Options};
+use seatrial_database::{Anomaly, Database, DatabaseOptions, DatabaseWorkload};
 use seatrial_generator::KeyDistribution;
 use seatrial_history::History;
 
@@ -16,19 +16,19 @@ const TYPES: [(DatabaseWorkload, Option<&str>); 6] = [
     (DatabaseWorkload::LinearizableLock, Some("fenced")),
 ];
 
-fn options(workload: DatabaseWorkload, clients: u32, seed: u64) -> Options {
-    Options {
+fn options(workload: DatabaseWorkload, clients: u32, seed: u64) -> DatabaseOptions {
+    DatabaseOptions {
         seed,
         concurrency: clients,
         keys: clients.div_ceil(4),
         distribution: KeyDistribution::Uniform,
         info: 0.01,
         writes_per_key: 20..=60,
-        ..Options::new(workload, u64::from(clients) * 20 + 2_000)
+        ..DatabaseOptions::new(workload, u64::from(clients) * 20 + 2_000)
     }
 }
 
-fn history(options: &Options) -> (History, Vec<(Anomaly, u64)>) {
+fn history(options: &DatabaseOptions) -> (History, Vec<(Anomaly, u64)>) {
     let mut database = Database::new(options).unwrap();
     let history = History::from_ops(database.by_ref().collect());
     (history, database.anomalies())
@@ -67,7 +67,7 @@ fn planted_anomalies_of_data_types_are_found() {
         let mut found = 0;
         for anomaly in Anomaly::all().filter(|one| one.is_seen_in(workload)) {
             for clients in [4, 100, 1_000] {
-                let options = Options {
+                let options = DatabaseOptions {
                     anomalies: vec![anomaly],
                     anomaly_at: Some(0.7),
                     ..options(workload, clients, 7)

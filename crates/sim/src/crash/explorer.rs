@@ -4,7 +4,7 @@ use super::choice::Choice;
 use super::enumerate::choices;
 use super::failure::{CrashFailure, Vulnerability, explain};
 use super::recorder::{DiskRecorder, DiskTrace, grouped};
-use super::replay::Replay;
+use super::replay::TraceReplay;
 use crate::storage::{FileTree, MemoryStorage};
 use seatrial_machine::{Rng, panic_text};
 use std::collections::BTreeSet;
@@ -86,14 +86,14 @@ impl<'a, P> CrashState<'a, P> {
 impl<P> DiskTrace<P> {
     /// The crash after `point` operations that leaves the state `choice`.
     pub fn crash(&self, point: usize, choice: &Choice) -> CrashState<'_, P> {
-        let mut replay = Replay::new(self);
+        let mut replay = TraceReplay::new(self);
         replay.advance_to(point);
         self.crash_at(&replay, choice, self.acknowledged_by(point))
     }
 
     pub(super) fn crash_at(
         &self,
-        replay: &Replay<'_>,
+        replay: &TraceReplay<'_>,
         choice: &Choice,
         acknowledged: usize,
     ) -> CrashState<'_, P> {
@@ -261,7 +261,7 @@ impl<'a, P> Explorer<'a, P> {
         mut continues: impl FnMut(&CrashFailure) -> bool,
     ) {
         let mut seen: BTreeSet<(u64, usize)> = BTreeSet::new();
-        let mut replay = Replay::new(self.trace);
+        let mut replay = TraceReplay::new(self.trace);
         let end = self.points.end.min(self.trace.operations.len() + 1);
         for point in self.points.start..end {
             replay.advance_to(point);

@@ -3,7 +3,7 @@
 use super::choice::{Choice, Fate, Tear, name_of};
 use super::explorer::CrashState;
 use super::recorder::{DiskOperation, DiskTrace};
-use super::replay::Replay;
+use super::replay::TraceReplay;
 use seatrial_machine::counted;
 use std::fmt;
 
@@ -139,7 +139,7 @@ impl fmt::Display for CrashFailure {
 /// Searches for the minimal choice of a point that fails.
 struct Minimiser<'a, 'b, P, F> {
     trace: &'a DiskTrace<P>,
-    replay: &'b Replay<'a>,
+    replay: &'b TraceReplay<'a>,
     acknowledged: usize,
     fails: F,
 }
@@ -256,7 +256,7 @@ impl<P, F: FnMut(&CrashState<'_, P>) -> Option<String>> Minimiser<'_, '_, P, F> 
 /// Minimises a failure and explains it.
 pub(super) fn explain<P>(
     trace: &DiskTrace<P>,
-    replay: &Replay<'_>,
+    replay: &TraceReplay<'_>,
     choice: Choice,
     reason: String,
     fails: impl FnMut(&CrashState<'_, P>) -> Option<String>,

@@ -4,18 +4,18 @@ use super::choice::Choice;
 use super::recorder::{DiskOperation, DiskTrace};
 use crate::storage::{FileTree, Media, Pending};
 
-/// Applies a trace operation by operation. [`Replay::build`] returns the files after a crash at the present point.
+/// Applies a trace operation by operation. [`TraceReplay::build`] returns the files after a crash at the present point.
 #[derive(Debug)]
-pub(super) struct Replay<'a> {
+pub(super) struct TraceReplay<'a> {
     pub(super) operations: &'a [DiskOperation],
     /// Number of operations applied.
     pub(super) point: usize,
     media: Media,
 }
 
-impl<'a> Replay<'a> {
-    pub(super) fn new<P>(trace: &'a DiskTrace<P>) -> Replay<'a> {
-        Replay {
+impl<'a> TraceReplay<'a> {
+    pub(super) fn new<P>(trace: &'a DiskTrace<P>) -> TraceReplay<'a> {
+        TraceReplay {
             operations: &trace.operations,
             point: 0,
             media: Media::new(&trace.start),

@@ -3,8 +3,8 @@
 use crate::MemoryStorage;
 use crate::crash::{CrashState, DiskOperation, DiskRecorder, Explorer};
 use seatrial_machine::{
-    DataFolder, Disk, FileAnswer, FileFolder, FileName, FileTask, Log, LogName, LogWriter, OpenLog,
-    Rng, Storage, Stream,
+    DataFolder, Disk, FileAnswer, FileFolder, FileName, FileTask, LogName, LogView, LogWriter,
+    OpenLog, Rng, Storage, Stream,
 };
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
@@ -28,8 +28,8 @@ fn open_with(storage: &Arc<dyn Storage>, end: u64, reuses_segments: bool) -> io:
     LogWriter::open(storage, Path::new(TOP), log)
 }
 
-fn found(storage: &dyn Storage) -> Log {
-    Log::open(storage, Path::new(TOP), NAME).unwrap()
+fn found(storage: &dyn Storage) -> LogView {
+    LogView::open(storage, Path::new(TOP), NAME).unwrap()
 }
 
 /// Byte `n` of the log is `n`.
@@ -37,7 +37,7 @@ fn bytes(from: u64, to: u64) -> Vec<u8> {
     (from..to).map(|it| it as u8).collect()
 }
 
-fn read(log: &Log) -> Vec<u8> {
+fn read(log: &LogView) -> Vec<u8> {
     let mut bytes = Vec::new();
     Stream::new(log, log.start())
         .read_to_end(&mut bytes)
@@ -143,7 +143,7 @@ fn a_missing_segment_and_an_overlap_are_errors_and_strange_names_are_not_ours() 
         (ErrorKind::InvalidData, text)
     );
     write("journal-0000000000000020", 33);
-    let error = Log::open(&storage, Path::new(TOP), NAME).unwrap_err();
+    let error = LogView::open(&storage, Path::new(TOP), NAME).unwrap_err();
     let text = "journal-0000000000000020 ends at 65, after the start of the next segment, 64";
     assert_eq!(error.to_string(), text);
 }
@@ -194,7 +194,7 @@ fn check(crash: &CrashState<'_, Requirement>) -> Result<(), String> {
         }
     }
     let storage = crash.storage();
-    let log = Log::open(&storage, Path::new(TOP), NAME).map_err(|it| it.to_string())?;
+    let log = LogView::open(&storage, Path::new(TOP), NAME).map_err(|it| it.to_string())?;
     if log.start() > truncated || log.len() < synced {
         let (start, end) = (log.start(), log.len());
         return Err(format!(
@@ -217,7 +217,7 @@ fn check(crash: &CrashState<'_, Requirement>) -> Result<(), String> {
     }
     log.close().map_err(|it| it.to_string())?;
     // Every segment ends where the next one begins, and the last one where the log ends.
-    let log = Log::open(&*storage, Path::new(TOP), NAME).map_err(|it| it.to_string())?;
+    let log = LogView::open(&*storage, Path::new(TOP), NAME).map_err(|it| it.to_string())?;
     let mut later = vec![0; (log.len() - end) as usize];
     log.read_at(end, &mut later).map_err(|it| it.to_string())?;
     if later != bytes(end, end + 160) {

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Planted bug of a player.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Bug {
+enum RallyBug {
     None,
     /// Hits a ball that came twice, twice.
     CountsTwice,
@@ -28,7 +28,7 @@ enum Bug {
 /// Hits balls with rising numbers; notes each stroke on disk before the ball goes back, so that a rally survives crashes.
 struct Player {
     partner: NodeId,
-    bug: Bug,
+    bug: RallyBug,
     /// The highest ball that was hit.
     hit: u64,
     /// The highest ball that was noted; it is thrown until the next one comes.
@@ -39,7 +39,7 @@ struct Player {
 }
 
 impl Player {
-    fn boot(id: NodeId, data: &DataFolder, bug: Bug) -> Result<Booted<Player>, String> {
+    fn boot(id: NodeId, data: &DataFolder, bug: RallyBug) -> Result<Booted<Player>, String> {
         let disk = data.log(LogName::MAIN).unwrap();
         let mut bytes = vec![0; disk.len() as usize];
         disk.read_at(0, &mut bytes).map_err(|e| e.to_string())?;
@@ -63,7 +63,7 @@ impl Player {
         self.hit = ball;
         self.strokes += 1;
         self.again_at = None;
-        let note = if self.bug == Bug::Forgets {
+        let note = if self.bug == RallyBug::Forgets {
             Vec::new()
         } else {
             ball.to_le_bytes().to_vec()
@@ -81,7 +81,7 @@ impl Player {
             let to = self.partner;
             out.push(Output::Send { to, message });
         }
-        let is_over = self.noted == 0 || self.noted >= STROKES || self.bug == Bug::Waits;
+        let is_over = self.noted == 0 || self.noted >= STROKES || self.bug == RallyBug::Waits;
         self.again_at = (!is_over).then_some(now + PATIENCE);
     }
 }
@@ -104,7 +104,7 @@ impl Machine for Player {
                 let Ok(ball) = bytes.try_into().map(u64::from_le_bytes) else {
                     return;
                 };
-                let is_new = ball > self.hit || (self.bug == Bug::CountsTwice && ball > 1);
+                let is_new = ball > self.hit || (self.bug == RallyBug::CountsTwice && ball > 1);
                 if ball == STROKES {
                     self.again_at = None;
                 } else if is_new {
@@ -131,7 +131,7 @@ fn count_closed(player: &mut Player, _: Time, _: NodeId, _: &mut Vec<Output<()>>
     player.closed += 1;
 }
 
-fn court(seed: u64, options: WorldOptions, bug: Bug) -> World<Player> {
+fn court(seed: u64, options: WorldOptions, bug: RallyBug) -> World<Player> {
     let boot = move |id, data: &DataFolder| Player::boot(id, data, bug);
     let mut world = World::new(seed, options, boot);
     world.notify_closed(count_closed);
@@ -141,7 +141,7 @@ fn court(seed: u64, options: WorldOptions, bug: Bug) -> World<Player> {
 }
 
 /// A phase with trouble, then one without, in which the rally must come to its end.
-fn play(seed: u64, bug: Bug) -> Result<World<Player>, String> {
+fn play(seed: u64, bug: RallyBug) -> Result<World<Player>, String> {
     let mut rng = Rng::from_seed(seed).fork("play");
     let options = WorldOptions::swarm(&mut rng, &FaultKind::ALL);
     let mut world = court(seed, options, bug);
@@ -179,13 +179,17 @@ fn play(seed: u64, bug: Bug) -> Result<World<Player>, String> {
 
 #[test]
 fn a_rally_comes_to_its_end_when_the_trouble_does() {
-    let found = explore(0..400, |seed| play(seed, Bug::None).map(|_| ()));
+    let found = explore(0..400, |seed| play(seed, RallyBug::None).map(|_| ()));
     assert_eq!((found.tried, found.failure), (400, None));
 }
 
 #[test]
 fn each_planted_bug_is_found_within_its_seeds() {
-    for (bug, seeds) in [(Bug::CountsTwice, 5), (Bug::Waits, 5), (Bug::Forgets, 20)] {
+    for (bug, seeds) in [
+        (RallyBug::CountsTwice, 5),
+        (RallyBug::Waits, 5),
+        (RallyBug::Forgets, 20),
+    ] {
         let found = explore(0..seeds, |seed| play(seed, bug).map(|_| ()));
         let (seed, reason) = found.failure.unwrap_or_else(|| panic!("{bug:?} hides"));
         assert_eq!(play(seed, bug).err(), Some(reason), "{bug:?} is replayed");
@@ -196,7 +200,7 @@ fn each_planted_bug_is_found_within_its_seeds() {
 fn the_same_seed_plays_the_same_rally() {
     let fingerprints = (0..20).map(|seed| {
         same_twice(seed, |seed| {
-            let world = play(seed, Bug::None).unwrap();
+            let world = play(seed, RallyBug::None).unwrap();
             (world.fingerprint(), world.turns(), world.now())
         })
     });
@@ -207,7 +211,7 @@ fn the_same_seed_plays_the_same_rally() {
 
 #[test]
 fn both_ends_see_a_reset_and_the_survivor_sees_a_kill() {
-    let mut world = court(1, WorldOptions::default(), Bug::None);
+    let mut world = court(1, WorldOptions::default(), RallyBug::None);
     let closed = |world: &World<Player>, node| world.machine(node).unwrap().closed;
     world.apply(&Fault::Reset(Link::both(A, B).into()));
     world.run_until(Time::from_milliseconds(1));

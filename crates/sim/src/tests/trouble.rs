@@ -5,7 +5,7 @@ use crate::{FileTree, LostMessages};
 use seatrial_machine::DiskTrouble;
 
 /// Increments, and lets everything happen; the count that was answered.
-fn increment(world: &mut World<Counter>, ticket: u64) -> Option<u64> {
+fn increment(world: &mut World<SimulatedCounter>, ticket: u64) -> Option<u64> {
     world.request(A, Ticket(ticket), Ask::Increment);
     settle(world);
     let replies: Vec<_> = world.drain_replies().collect();
@@ -42,7 +42,7 @@ fn a_log_that_cannot_be_read_keeps_its_node_down() {
         let mut bytes = vec![0; disk.len() as usize];
         let read = disk.read_at(0, &mut bytes);
         read.map_err(|error| error.to_string())?;
-        Ok(Counter::boot(data, false))
+        Ok(SimulatedCounter::boot(data, false))
     };
     let mut world = World::new(1, WorldOptions::default(), boot);
     world.add(A);
@@ -197,7 +197,7 @@ fn sent(queueing: f64, count: u64, heal_after: Duration) -> (u64, LostMessages) 
     let mut options = WorldOptions::default();
     options.network.queueing = queueing;
     let mut world = world(3, options, false);
-    let send = |world: &mut World<Counter>, to| {
+    let send = |world: &mut World<SimulatedCounter>, to| {
         world.request(A, Ticket(0), Ask::Greet(to));
     };
     world.apply(&Fault::Cut(vec![Link { from: A, to: B }]));

@@ -8,7 +8,7 @@
 
 use seatrial_machine::{
     Booted, Computed, DataFolder, Disk, FileAnswer, FileName, FileResult, FileTask, Input, Job,
-    Log, LogName, Machine, NodeId, OpenLog, Output, Storage, Stream, Ticket, Time,
+    LogName, LogView, Machine, NodeId, OpenLog, Output, Storage, Stream, Ticket, Time,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{ErrorKind, Read};
@@ -34,7 +34,7 @@ const INTERVAL: Duration = Duration::from_millis(10);
 
 /// What may be wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bug {
+pub(crate) enum ReplicaBug {
     /// What was appended counts as durable before the sync.
     AckBeforeSync,
     /// A checkpoint gets its name without a sync of its bytes.
@@ -47,12 +47,12 @@ pub(crate) enum Bug {
     UncheckedTail,
 }
 
-pub(crate) const BUGS: [Bug; 5] = [
-    Bug::AckBeforeSync,
-    Bug::PublishUnsynced,
-    Bug::TruncateEarly,
-    Bug::OverwriteCheckpoint,
-    Bug::UncheckedTail,
+pub(crate) const BUGS: [ReplicaBug; 5] = [
+    ReplicaBug::AckBeforeSync,
+    ReplicaBug::PublishUnsynced,
+    ReplicaBug::TruncateEarly,
+    ReplicaBug::OverwriteCheckpoint,
+    ReplicaBug::UncheckedTail,
 ];
 
 fn file(name: &str) -> FileName {
@@ -88,7 +88,7 @@ fn record(one: u64, other: u64) -> Vec<u8> {
 type Record = (u64, [u64; 2]);
 
 /// The records of a log, up to the first that is not whole, and where that is.
-fn records(log: &Log, bug: Option<Bug>) -> Result<(Vec<Record>, u64), String> {
+fn records(log: &LogView, bug: Option<ReplicaBug>) -> Result<(Vec<Record>, u64), String> {
     let mut stream = Stream::new(log, log.start());
     let mut found = Vec::new();
     loop {
@@ -102,7 +102,7 @@ fn records(log: &Log, bug: Option<Bug>) -> Result<(Vec<Record>, u64), String> {
             .map_err(|error| error.to_string())?;
         match words_of(&bytes).as_deref() {
             Some([one, other, check])
-                if *check == sum(&[*one, *other]) || bug == Some(Bug::UncheckedTail) =>
+                if *check == sum(&[*one, *other]) || bug == Some(ReplicaBug::UncheckedTail) =>
             {
                 found.push((position, [*one, *other]));
             }
@@ -223,7 +223,7 @@ pub(crate) struct Counts {
 /// One node.
 pub(crate) struct Replica {
     id: NodeId,
-    bug: Option<Bug>,
+    bug: Option<ReplicaBug>,
     data: DataFolder,
     pub(crate) state: State,
     /// Entries after the checkpoint; the first one's index is that of the checkpoint and one.
@@ -272,7 +272,7 @@ impl Replica {
     pub(crate) fn boot(
         id: NodeId,
         data: &DataFolder,
-        bug: Option<Bug>,
+        bug: Option<ReplicaBug>,
     ) -> Result<Booted<Replica>, String> {
         let text = |error: std::io::Error| error.to_string();
         let mut checkpoint = Vec::new();
@@ -360,7 +360,7 @@ impl Replica {
         self.end += bytes.len() as u64;
         let ticket = self.ticket();
         self.appends.insert(ticket, self.last());
-        if self.bug == Some(Bug::AckBeforeSync) {
+        if self.bug == Some(ReplicaBug::AckBeforeSync) {
             self.durable = self.last();
         }
         out.push(Output::Append {
@@ -436,7 +436,7 @@ impl Replica {
 
     /// Writes a checkpoint beside the one that is there, and publishes it.
     fn save(&mut self, state: State, bytes: &[u8], installs: bool, out: &mut Vec<Output<u64>>) {
-        let overwrites = self.bug == Some(Bug::OverwriteCheckpoint);
+        let overwrites = self.bug == Some(ReplicaBug::OverwriteCheckpoint);
         let name = file(if overwrites {
             "checkpoint"
         } else {
@@ -451,8 +451,8 @@ impl Replica {
             });
         }
         match self.bug {
-            Some(Bug::OverwriteCheckpoint) => tasks.push(FileTask::Sync { file: name }),
-            Some(Bug::PublishUnsynced) => {}
+            Some(ReplicaBug::OverwriteCheckpoint) => tasks.push(FileTask::Sync { file: name }),
+            Some(ReplicaBug::PublishUnsynced) => {}
             _ => tasks.push(FileTask::Publish {
                 file: name,
                 to: file("checkpoint"),
@@ -481,7 +481,7 @@ impl Replica {
         }
         // The tasks before it are done; had one failed, this one would have been refused.
         if matches!(self.stage, Stage::Saving { last, .. } if last == ticket) {
-            if result.is_ok() && self.bug == Some(Bug::PublishUnsynced) {
+            if result.is_ok() && self.bug == Some(ReplicaBug::PublishUnsynced) {
                 let storage = Arc::clone(self.data.storage());
                 let job = Box::new(Rename(storage, self.data.files_path()));
                 let renamed = self.ticket();
@@ -576,7 +576,7 @@ impl Replica {
                 let ticket = self.ticket();
                 let state = self.state.clone();
                 out.push(Output::Compute(Box::new(Encode(state.clone())), ticket));
-                if self.bug == Some(Bug::TruncateEarly) {
+                if self.bug == Some(ReplicaBug::TruncateEarly) {
                     self.forget_up_to(state.index, out);
                 }
                 self.stage = Stage::Encoding(ticket, state);

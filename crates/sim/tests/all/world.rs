@@ -1,6 +1,6 @@
 //! Three replicas under faults: no answered command is lost, all agree, and all make progress after the faults.
 
-use crate::replica::{BUGS, Bug, Counts, LEADER, NODES, Replica};
+use crate::replica::{BUGS, Counts, LEADER, NODES, Replica, ReplicaBug};
 use seatrial_machine::{DataFolder, DiskTrouble, Fault, FaultKind, Link, NodeId, Rng, Ticket};
 use seatrial_sim::{World, WorldOptions, explore, same_twice};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(seed: u64, bug: Option<Bug>) -> Run {
+    fn new(seed: u64, bug: Option<ReplicaBug>) -> Run {
         let mut rng = Rng::from_seed(seed).fork("run");
         let options = WorldOptions::swarm(&mut rng, &FaultKind::ALL);
         let boot = move |id, data: &DataFolder| Replica::boot(id, data, bug);
@@ -159,7 +159,7 @@ impl Run {
 }
 
 /// A run; a panic (of an invariant) is a failure like any other.
-fn check(seed: u64, bug: Option<Bug>) -> Result<Run, String> {
+fn check(seed: u64, bug: Option<ReplicaBug>) -> Result<Run, String> {
     let run = || {
         let mut run = Run::new(seed, bug);
         run.check().map(|()| run)

@@ -6,7 +6,9 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use seatrial_history::TestFile;
 use seatrial_host::{BlockingLink, ConnectOptions, LinkOptions, Protocol};
 use seatrial_kv::message::{self, MESSAGE_LENGTH_MAX};
-use seatrial_kv::{Answer, Client, ClientOptions, Outcome as Reply, Transaction};
+use seatrial_kv::{
+    Answer, Outcome as Reply, Transaction, TransactionClient, TransactionClientOptions,
+};
 use seatrial_machine::{ClientDriver as _, NodeId, Rng};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
@@ -29,41 +31,41 @@ const LIST_LENGTH: u64 = 100;
 const HISTORY_LAG_MAX: Duration = Duration::from_secs(2);
 
 /// One kind of writer.
-pub(super) struct Writer {
+pub(super) struct CutWriter {
     pub(super) name: &'static str,
     /// When the power is cut, in milliseconds after its start.
     pub(super) milliseconds: Range<u64>,
-    pub(super) begin: fn(&Program, &Path, &Path, &mut Rng) -> Result<Running>,
+    pub(super) begin: fn(&Program, &Path, &Path, &mut Rng) -> Result<RunningWriter>,
     pub(super) check: fn(&Program, &Path, &Path, Acknowledged) -> Result<CutOutcome>,
 }
 
 /// All of them.
-pub(super) const WRITERS: [Writer; 5] = [
-    Writer {
+pub(super) const WRITERS: [CutWriter; 5] = [
+    CutWriter {
         name: "archive record, batch",
         milliseconds: 30..700,
         begin: |program, disk, scratch, rng| record(program, disk, scratch, rng, "batch"),
         check: check_archive,
     },
-    Writer {
+    CutWriter {
         name: "archive record, group",
         milliseconds: 30..700,
         begin: |program, disk, scratch, rng| record(program, disk, scratch, rng, "group:20"),
         check: check_archive,
     },
-    Writer {
+    CutWriter {
         name: "archive record, none",
         milliseconds: 30..700,
         begin: |program, disk, scratch, rng| record(program, disk, scratch, rng, "none"),
         check: check_archive,
     },
-    Writer {
+    CutWriter {
         name: "store",
         milliseconds: 100..800,
         begin: store,
         check: check_store,
     },
-    Writer {
+    CutWriter {
         name: "test's history",
         milliseconds: 1_200..3_000,
         begin: test,
@@ -91,7 +93,7 @@ impl Acknowledged {
 }
 
 /// A writer that runs.
-pub(super) struct Running {
+pub(super) struct RunningWriter {
     children: Vec<Child>,
     source: AcknowledgementSource,
 }
@@ -114,7 +116,7 @@ struct Appending {
     thread: JoinHandle<Result<()>>,
 }
 
-impl Running {
+impl RunningWriter {
     /// What has been acknowledged so far.
     pub(super) fn acknowledged(&self) -> Result<Acknowledged> {
         Ok(match &self.source {
@@ -156,7 +158,7 @@ fn record(
     scratch: &Path,
     rng: &mut Rng,
     durability: &str,
-) -> Result<Running> {
+) -> Result<RunningWriter> {
     let said = scratch.join("acknowledged");
     let mut numbers = Command::new("seq");
     let mut numbers = numbers.arg("1000000000").stdout(Stdio::piped()).spawn()?;
@@ -179,7 +181,7 @@ fn record(
         .stdout(File::create(&said)?)
         .stderr(Stdio::null());
     let recorder = command.spawn()?;
-    Ok(Running {
+    Ok(RunningWriter {
         // Without its reader the source of numbers ends.
         children: vec![recorder, numbers],
         source: AcknowledgementSource::Lines(said),
@@ -314,7 +316,7 @@ fn node(program: &Program, disk: &Path, scratch: &Path) -> Result<(Child, Socket
 }
 
 /// A node, and a client that appends to its lists one number after the other.
-fn store(program: &Program, disk: &Path, scratch: &Path, rng: &mut Rng) -> Result<Running> {
+fn store(program: &Program, disk: &Path, scratch: &Path, rng: &mut Rng) -> Result<RunningWriter> {
     let (child, address) = node(program, disk, scratch)?;
     let (is_over, count) = (
         Arc::new(AtomicBool::new(false)),
@@ -338,7 +340,7 @@ fn store(program: &Program, disk: &Path, scratch: &Path, rng: &mut Rng) -> Resul
         }
         Ok(())
     });
-    Ok(Running {
+    Ok(RunningWriter {
         children: vec![child],
         source: AcknowledgementSource::Client(Appending {
             is_over,
@@ -352,11 +354,15 @@ fn key(number: u64) -> Vec<u8> {
     format!("list {}", (number - 1) / LIST_LENGTH).into_bytes()
 }
 
-fn connect(address: SocketAddr, seed: u64, timeout: Duration) -> Result<BlockingLink<Client>> {
+fn connect(
+    address: SocketAddr,
+    seed: u64,
+    timeout: Duration,
+) -> Result<BlockingLink<TransactionClient>> {
     let server = NodeId::server(0);
-    let options = ClientOptions {
+    let options = TransactionClientOptions {
         request_timeout: timeout,
-        ..ClientOptions::new(server, seed)
+        ..TransactionClientOptions::new(server, seed)
     };
     let protocol = Protocol {
         name: message::PROTOCOL,
@@ -368,7 +374,11 @@ fn connect(address: SocketAddr, seed: u64, timeout: Duration) -> Result<Blocking
         connect: ConnectOptions::new(protocol, MESSAGE_LENGTH_MAX),
         reconnect_interval: None,
     };
-    Ok(BlockingLink::connect(address, Client::new(options), link)?)
+    Ok(BlockingLink::connect(
+        address,
+        TransactionClient::new(options),
+        link,
+    )?)
 }
 
 /// Everything acknowledged is in its list, in order.
@@ -427,7 +437,7 @@ fn check_store(
 }
 
 /// A test of a store, whose history is on the disk.
-fn test(program: &Program, disk: &Path, scratch: &Path, rng: &mut Rng) -> Result<Running> {
+fn test(program: &Program, disk: &Path, scratch: &Path, rng: &mut Rng) -> Result<RunningWriter> {
     let (run, seed) = (name(&disk.join("run")), format!("{:x}", rng.word()));
     let words = [
         "test", "kv", "--quiet", "--time", "60", "--rate", "1000", "--faults", "none", "--seed",
@@ -447,7 +457,7 @@ fn test(program: &Program, disk: &Path, scratch: &Path, rng: &mut Rng) -> Result
         );
         std::thread::sleep(Duration::from_millis(2));
     }
-    Ok(Running {
+    Ok(RunningWriter {
         children: vec![child],
         source: AcknowledgementSource::Since(Instant::now()),
     })

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// What a file is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum FileShape {
     /// Blocks with checksums (`docs/formats/block.md`) from this offset on.
     Blocks(usize),
     /// Lines and numbers.
@@ -51,14 +51,16 @@ const TEXTS: [&str; 12] = [
 const NESTED: usize = 30_000;
 
 /// A damaged copy of `bytes`; pieces of `other` may get into it.
-pub(super) fn mutate(rng: &mut Rng, bytes: &[u8], other: &[u8], shape: Shape) -> Vec<u8> {
+pub(super) fn mutate(rng: &mut Rng, bytes: &[u8], other: &[u8], shape: FileShape) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let times = if rng.chance(0.6) { 1 } else { 1 + rng.index(4) };
     for _ in 0..times {
         match shape {
-            Shape::Blocks(start) if rng.chance(0.6) => under_checksum(rng, &mut bytes, start),
-            Shape::Text if rng.chance(0.6) => in_text(rng, &mut bytes),
-            Shape::Blocks(_) | Shape::Text | Shape::Binary => anywhere(rng, &mut bytes, other),
+            FileShape::Blocks(start) if rng.chance(0.6) => under_checksum(rng, &mut bytes, start),
+            FileShape::Text if rng.chance(0.6) => in_text(rng, &mut bytes),
+            FileShape::Blocks(_) | FileShape::Text | FileShape::Binary => {
+                anywhere(rng, &mut bytes, other);
+            }
         }
     }
     bytes
@@ -250,10 +252,10 @@ mod tests {
             let mut rng = Rng::from_seed(seed);
             let bytes: Vec<u8> = (0..rng.index(200)).map(|_| rng.below(128) as u8).collect();
             for shape in [
-                Shape::Blocks(0),
-                Shape::Blocks(4_096),
-                Shape::Text,
-                Shape::Binary,
+                FileShape::Blocks(0),
+                FileShape::Blocks(4_096),
+                FileShape::Text,
+                FileShape::Binary,
             ] {
                 mutate(&mut rng, &bytes, b"another", shape);
             }

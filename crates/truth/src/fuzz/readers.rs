@@ -1,6 +1,6 @@
 //! The readers under test: intact files of each format, and the commands that are run on damaged ones.
 
-use super::mutate::Shape;
+use super::mutate::FileShape;
 use crate::child::{End, Program, ended, text};
 use anyhow::{Context as _, Result};
 use std::fs;
@@ -13,7 +13,7 @@ const EVENTS: &str = "400";
 
 /// One file, or a folder of files, that a reader takes.
 #[derive(Clone, Debug)]
-pub(super) struct Sample {
+pub(super) struct FuzzSample {
     /// The files, by names inside the folder of one input.
     pub(super) files: Vec<(PathBuf, Vec<u8>)>,
     /// The files to damage, one at a time.
@@ -22,10 +22,10 @@ pub(super) struct Sample {
 
 /// A format, and what reads it.
 #[derive(Clone, Debug)]
-pub(super) struct Reader {
+pub(super) struct FuzzedReader {
     pub(super) name: &'static str,
-    pub(super) shape: Shape,
-    pub(super) samples: Vec<Sample>,
+    pub(super) shape: FileShape,
+    pub(super) samples: Vec<FuzzSample>,
     /// Command lines; one is drawn for each input.
     pub(super) verbs: &'static [&'static [&'static str]],
     /// Is it a server, which runs until it gets a signal?
@@ -110,26 +110,26 @@ const CSV_OPERATIONS: &str =
     "f,value,result,start,end,process\nread,,1,40,50,1\nwrite,1,,10,40,0\nwrite,2,,20,,2\n";
 
 /// A sample of one file.
-fn one(name: &str, bytes: Vec<u8>) -> Sample {
-    Sample {
+fn one(name: &str, bytes: Vec<u8>) -> FuzzSample {
+    FuzzSample {
         files: vec![(name.into(), bytes)],
         damaged: vec![0],
     }
 }
 
 /// Makes whole files of every format with the program itself, in `folder`.
-pub(super) fn readers(program: &Program, folder: &Path) -> Result<Vec<Reader>> {
+pub(super) fn readers(program: &Program, folder: &Path) -> Result<Vec<FuzzedReader>> {
     let maker = Maker { program, folder };
     let tests = maker.test_files()?;
-    let mut readers = vec![Reader {
+    let mut readers = vec![FuzzedReader {
         name: "test file",
-        shape: Shape::Blocks(4_096),
+        shape: FileShape::Blocks(4_096),
         samples: tests,
         verbs: &TEST_FILE,
         serves: false,
     }];
     for (name, shape, samples) in maker.foreign()? {
-        readers.push(Reader {
+        readers.push(FuzzedReader {
             name,
             shape,
             samples,
@@ -137,9 +137,9 @@ pub(super) fn readers(program: &Program, folder: &Path) -> Result<Vec<Reader>> {
             serves: false,
         });
     }
-    let text = Shape::Text;
+    let text = FileShape::Text;
     let mut add = |name, shape, samples, verbs, serves| {
-        readers.push(Reader {
+        readers.push(FuzzedReader {
             name,
             shape,
             samples,
@@ -156,7 +156,7 @@ pub(super) fn readers(program: &Program, folder: &Path) -> Result<Vec<Reader>> {
     );
     add(
         "archive",
-        Shape::Blocks(0),
+        FileShape::Blocks(0),
         maker.archive()?,
         &ARCHIVE[..],
         false,
@@ -164,7 +164,7 @@ pub(super) fn readers(program: &Program, folder: &Path) -> Result<Vec<Reader>> {
     add("plan", text, maker.plans()?, &PLAN[..], false);
     add(
         "store's log",
-        Shape::Blocks(0),
+        FileShape::Blocks(0),
         maker.store()?,
         &STORE[..],
         true,
@@ -179,7 +179,7 @@ struct Maker<'a> {
 }
 
 /// Name, shape and samples of a foreign format.
-type Foreign = (&'static str, Shape, Vec<Sample>);
+type Foreign = (&'static str, FileShape, Vec<FuzzSample>);
 
 impl Maker<'_> {
     /// Runs the program; answers with the file that it wrote.
@@ -189,7 +189,7 @@ impl Maker<'_> {
     }
 
     /// Test files with all codecs and kinds of values, sealed and open, with and without results.
-    fn test_files(&self) -> Result<Vec<Sample>> {
+    fn test_files(&self) -> Result<Vec<FuzzSample>> {
         let mut samples = Vec::new();
         for workload in ["list-append", "rw-register", "register", "set", "queue"] {
             for codec in ["none", "lz4", "zstd"] {
@@ -237,32 +237,32 @@ impl Maker<'_> {
             include_bytes!("../../../interchange/tests/data/jepsen/version-1.jepsen"),
         ];
         let mut found = vec![
-            ("EDN", Shape::Text, every("edn")?),
-            ("JSON lines", Shape::Text, every("jsonl")?),
-            ("JSON", Shape::Text, every("json")?),
+            ("EDN", FileShape::Text, every("edn")?),
+            ("JSON lines", FileShape::Text, every("jsonl")?),
+            ("JSON", FileShape::Text, every("json")?),
             (
                 "test.jepsen",
-                Shape::Binary,
+                FileShape::Binary,
                 jepsen.map(|it| one("h", it.to_vec())).to_vec(),
             ),
-            ("Porcupine", Shape::Text, text(PORCUPINE)),
+            ("Porcupine", FileShape::Text, text(PORCUPINE)),
             (
                 "Porcupine, operations",
-                Shape::Text,
+                FileShape::Text,
                 text(PORCUPINE_OPERATIONS),
             ),
-            ("CSV, events", Shape::Text, text(CSV_EVENTS)),
-            ("CSV, operations", Shape::Text, text(CSV_OPERATIONS)),
-            ("AWDIT", Shape::Text, text(AWDIT)),
-            ("VeriStrong", Shape::Text, text(VERISTRONG)),
-            ("dbcop JSON", Shape::Text, text(DBCOP_JSON)),
+            ("CSV, events", FileShape::Text, text(CSV_EVENTS)),
+            ("CSV, operations", FileShape::Text, text(CSV_OPERATIONS)),
+            ("AWDIT", FileShape::Text, text(AWDIT)),
+            ("VeriStrong", FileShape::Text, text(VERISTRONG)),
+            ("dbcop JSON", FileShape::Text, text(DBCOP_JSON)),
         ];
         let mut plume = vec![export("rw-register", "plume")?];
         plume.extend(text(PLUME));
-        found.push(("Plume", Shape::Text, plume));
+        found.push(("Plume", FileShape::Text, plume));
         found.push((
             "dbcop",
-            Shape::Binary,
+            FileShape::Binary,
             vec![export("rw-register", "dbcop")?],
         ));
         let name = "stamped.timekiller";
@@ -280,12 +280,12 @@ impl Maker<'_> {
             "timekiller",
         ];
         let stamped = self.made(&[&words[..], &["--out", name]].concat(), name)?;
-        found.push(("TimeKiller", Shape::Text, vec![one("h", stamped)]));
-        found.push(("Cobra", Shape::Binary, vec![cobra()]));
+        found.push(("TimeKiller", FileShape::Text, vec![one("h", stamped)]));
+        found.push(("Cobra", FileShape::Binary, vec![cobra()]));
         Ok(found)
     }
 
-    fn certificates(&self) -> Result<Vec<Sample>> {
+    fn certificates(&self) -> Result<Vec<FuzzSample>> {
         let mut samples = Vec::new();
         for (workload, anomaly) in [
             ("list-append", None),
@@ -304,7 +304,7 @@ impl Maker<'_> {
                 .run(self.folder, &words, Duration::from_mins(1))?;
             let certificate = fs::read(self.folder.join("c")).context("a certificate")?;
             fs::remove_file(self.folder.join("c"))?;
-            samples.push(Sample {
+            samples.push(FuzzSample {
                 files: vec![("c".into(), certificate), ("h".into(), history)],
                 damaged: vec![0],
             });
@@ -313,7 +313,7 @@ impl Maker<'_> {
     }
 
     /// Two recordings of several segments, the second one left open.
-    fn archive(&self) -> Result<Vec<Sample>> {
+    fn archive(&self) -> Result<Vec<FuzzSample>> {
         let numbers: Vec<String> = (0..60)
             .map(|number| format!("message {number}\n"))
             .collect();
@@ -331,10 +331,10 @@ impl Maker<'_> {
         files.push(("more".into(), numbers.into_bytes()));
         let damaged = (0..files.len() - 1).filter(|index| !files[*index].1.is_empty());
         let damaged = damaged.collect();
-        Ok(vec![Sample { files, damaged }])
+        Ok(vec![FuzzSample { files, damaged }])
     }
 
-    fn plans(&self) -> Result<Vec<Sample>> {
+    fn plans(&self) -> Result<Vec<FuzzSample>> {
         let listed = self.program.succeed(self.folder, &["plan", "example"])?;
         let names = listed
             .lines()
@@ -355,7 +355,7 @@ impl Maker<'_> {
     }
 
     /// The log of a store that took some transactions.
-    fn store(&self) -> Result<Vec<Sample>> {
+    fn store(&self) -> Result<Vec<FuzzSample>> {
         let words = [
             "test", "kv", "--time", "1", "--rate", "300", "--faults", "none", "--out", "run",
         ];
@@ -374,7 +374,7 @@ impl Maker<'_> {
             "a run of `test kv` left no log of its node"
         );
         let damaged = (0..files.len()).collect();
-        Ok(vec![Sample { files, damaged }])
+        Ok(vec![FuzzSample { files, damaged }])
     }
 }
 
@@ -395,7 +395,7 @@ fn files_below(folder: &Path, base: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
 }
 
 /// Two sessions of Cobra: one writes, one reads.
-fn cobra() -> Sample {
+fn cobra() -> FuzzSample {
     let log = |parts: &[(u8, &[i64])]| {
         let mut bytes = Vec::new();
         for (tag, numbers) in parts {
@@ -419,7 +419,7 @@ fn cobra() -> Sample {
         (b'W', &[12, 7, 71]),
         (b'C', &[2]),
     ]);
-    Sample {
+    FuzzSample {
         files: vec![("h/T1.log".into(), first), ("h/T2.log".into(), second)],
         damaged: vec![0, 1],
     }

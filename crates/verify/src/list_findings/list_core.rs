@@ -105,7 +105,7 @@ fn commit(member: usize) -> usize {
 
 /// The appends of members to a list.
 #[derive(Default)]
-struct Appended {
+struct ListAppends {
     /// Appends in the longest read: index there and member, sorted.
     read: Vec<(usize, usize)>,
     /// Members of which the longest read has no append.
@@ -116,7 +116,7 @@ struct Appended {
 struct KnownAppends<'a> {
     table: &'a TransactionTable,
     members: &'a [u32],
-    lists: BTreeMap<u32, Appended>,
+    lists: BTreeMap<u32, ListAppends>,
     edges: Vec<(usize, usize)>,
     open: Vec<(usize, usize)>,
 }
@@ -124,7 +124,7 @@ struct KnownAppends<'a> {
 impl<'a> KnownAppends<'a> {
     fn new(table: &'a TransactionTable, members: &'a [u32]) -> KnownAppends<'a> {
         let mut places: BTreeMap<u32, BTreeMap<i64, usize>> = BTreeMap::new();
-        let mut lists: BTreeMap<u32, Appended> = BTreeMap::new();
+        let mut lists: BTreeMap<u32, ListAppends> = BTreeMap::new();
         for (member, &number) in members.iter().enumerate() {
             let mut written: BTreeMap<u32, bool> = BTreeMap::new();
             for event in table.events(number).iter() {

@@ -92,7 +92,7 @@ pub(crate) fn replay(table: &TransactionTable, model: &str, proof: &Proof) -> Re
 
 /// The current state of a list.
 #[derive(Clone, Default)]
-struct List {
+struct ListState {
     /// This many elements of the longest list that was read,
     agreed: usize,
     /// then these.
@@ -104,14 +104,14 @@ struct List {
 /// The current state of all lists during a replay.
 struct ListReplay<'a> {
     table: &'a TransactionTable,
-    lists: Vec<List>,
+    lists: Vec<ListState>,
 }
 
 impl ListReplay<'_> {
     fn new(table: &TransactionTable) -> ListReplay<'_> {
         ListReplay {
             table,
-            lists: vec![List::default(); table.key_count()],
+            lists: vec![ListState::default(); table.key_count()],
         }
     }
 
@@ -156,7 +156,7 @@ impl ListReplay<'_> {
 
     /// Is this the current list?
     fn is_seen(&self, read: &MicroAccess) -> bool {
-        let List { agreed, rest, .. } = &self.lists[read.key as usize];
+        let ListState { agreed, rest, .. } = &self.lists[read.key as usize];
         // A prefix of the longest list need not be compared element by element.
         match self.table.other(read) {
             None => {

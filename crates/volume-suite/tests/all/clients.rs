@@ -12,22 +12,22 @@ use std::time::Duration;
 const BLOCK: usize = 4_096;
 
 /// A client with simple replies.
-struct Client(TcpStream);
+struct NbdConnection(TcpStream);
 
-impl Client {
-    fn connect(address: &NbdAddress) -> Client {
+impl NbdConnection {
+    fn connect(address: &NbdAddress) -> NbdConnection {
         let NbdAddress::Tcp(address) = address else {
             panic!("{address}")
         };
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Client(stream)
+        NbdConnection(stream)
     }
 
     /// Connects and begins the transmission by the oldest option.
-    fn attach(address: &NbdAddress) -> Client {
-        let mut client = Client::connect(address);
+    fn attach(address: &NbdAddress) -> NbdConnection {
+        let mut client = NbdConnection::connect(address);
         client
             .0
             .write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0")
@@ -67,7 +67,7 @@ impl Client {
 #[test]
 fn replies_overtake_each_other() {
     let served = ServedVolume::on_tcp(64 << 20);
-    let mut client = Client::attach(&served.address);
+    let mut client = NbdConnection::attach(&served.address);
     for number in 0..200_usize {
         let payload = vec![number as u8; 100 * number + 1];
         client.send(
@@ -110,7 +110,7 @@ fn no_part_of_a_block_is_lost() {
     let served = ServedVolume::on_tcp(1 << 20);
     let writers: Vec<_> = (0..8_usize)
         .map(|writer| {
-            let mut client = Client::attach(&served.address);
+            let mut client = NbdConnection::attach(&served.address);
             thread::spawn(move || {
                 for place in 0..256_usize {
                     let payload = [writer as u8 + 1; 100];
@@ -125,7 +125,7 @@ fn no_part_of_a_block_is_lost() {
     for writer in writers {
         writer.join().unwrap();
     }
-    let mut client = Client::attach(&served.address);
+    let mut client = NbdConnection::attach(&served.address);
     let length = 256 * 8 * 100;
     client.send(0, 0, 0, length as u32, &[]);
     assert_eq!(client.reply(), (0, 0));
@@ -144,7 +144,7 @@ fn refused_requests_leave_the_connection_in_order() {
     read_only.is_read_only = true;
     let address = NbdAddress::parse("127.0.0.1:0").unwrap();
     let served = ServedVolume::start(read_only, address, NbdLimits::default());
-    let mut client = Client::attach(&served.address);
+    let mut client = NbdConnection::attach(&served.address);
     client.send(1, 1, 0, BLOCK as u32, &[1; BLOCK]);
     assert_eq!(client.reply(), (1, 1));
     client.send(9, 2, 0, 0, &[]);
@@ -153,7 +153,7 @@ fn refused_requests_leave_the_connection_in_order() {
     assert_eq!(client.reply(), (22, 3));
     served.end();
     let served = ServedVolume::on_tcp(1 << 20);
-    let mut client = Client::attach(&served.address);
+    let mut client = NbdConnection::attach(&served.address);
     // 40 MiB, more than a request may have, are skipped; many of them free no memory that was not taken.
     for _ in 0..10 {
         client.send(1, 4, 0, 40 << 20, &vec![1; 40 << 20]);
@@ -173,11 +173,11 @@ fn a_client_that_does_not_read_keeps_no_other_from_service() {
     };
     let address = NbdAddress::parse("127.0.0.1:0").unwrap();
     let served = ServedVolume::start(export(64 << 20), address, limits);
-    let mut deaf = Client::attach(&served.address);
+    let mut deaf = NbdConnection::attach(&served.address);
     deaf.0
         .set_write_timeout(Some(Duration::from_millis(500)))
         .unwrap();
-    let mut other = Client::attach(&served.address);
+    let mut other = NbdConnection::attach(&served.address);
     // Reads of 1 MiB whose replies nobody takes; the server stops reading them.
     for cookie in 0..100 {
         deaf.send(0, cookie, 0, 1 << 20, &[]);
@@ -195,7 +195,7 @@ fn a_client_that_does_not_read_keeps_no_other_from_service() {
     drop(deaf);
     // A client that leaves with replies unread frees what they held.
     for _ in 0..10 {
-        let mut leaving = Client::attach(&served.address);
+        let mut leaving = NbdConnection::attach(&served.address);
         for cookie in 0..20 {
             leaving.send(0, cookie, 0, 1 << 20, &[]);
         }
@@ -215,23 +215,23 @@ fn a_client_that_speaks_something_else_is_disconnected() {
     };
     let address = NbdAddress::parse("127.0.0.1:0").unwrap();
     let served = ServedVolume::start(export(1 << 20), address, limits);
-    let ends = |mut client: Client| {
+    let ends = |mut client: NbdConnection| {
         let mut rest = Vec::new();
         match client.0.read_to_end(&mut rest) {
             Ok(_) => {}
             Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
         }
     };
-    let mut http = Client::connect(&served.address);
+    let mut http = NbdConnection::connect(&served.address);
     http.0.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     ends(http);
-    ends(Client::connect(&served.address)); // silent
-    let mut broken = Client::attach(&served.address);
+    ends(NbdConnection::connect(&served.address)); // silent
+    let mut broken = NbdConnection::attach(&served.address);
     broken.0.write_all(&[7; 28]).unwrap();
     ends(broken);
     // Places that were left are free again; a third client finds none.
-    let mut held = [(); 2].map(|()| Client::attach(&served.address));
-    ends(Client::connect(&served.address));
+    let mut held = [(); 2].map(|()| NbdConnection::attach(&served.address));
+    ends(NbdConnection::connect(&served.address));
     for client in &mut held {
         client.send(3, 6, 0, 0, &[]);
         assert_eq!(client.reply(), (0, 6));

@@ -5,7 +5,7 @@ use crate::downstairs::region::Region;
 use crate::downstairs::region_record::{REGION_LOG, RegionRecord, read_records};
 use crate::geometry::Geometry;
 use seatrial_blocks::{HEADER_LENGTH, Torn, WalkError, Walker};
-use seatrial_machine::{DataFolder, Log, LogName, MessageError};
+use seatrial_machine::{DataFolder, LogName, LogView, MessageError};
 
 /// Why a replica cannot start from its folder.
 #[derive(Debug, thiserror::Error)]
@@ -152,7 +152,7 @@ pub(crate) fn read_region(
 /// The newest map file that is whole, and whose log is still there.
 fn newest_map(
     data: &DataFolder,
-    log: &Log,
+    log: &LogView,
     zone_length: u64,
     report: &mut RegionReport,
 ) -> Result<Option<(Region, ReplayStart)>, RegionError> {

@@ -10,7 +10,7 @@ use crate::geometry::{BlockNumber, Geometry};
 use crate::lineage::{Lineage, Mark};
 use crate::seal::KeyRing;
 use seatrial_blocks::{HEADER_LENGTH, WalkError, Walker};
-use seatrial_machine::{DataFolder, Log, LogName};
+use seatrial_machine::{DataFolder, LogName, LogView};
 use std::fmt;
 
 /// The contents of a replica's folder, which no process may change meanwhile.
@@ -19,7 +19,7 @@ use std::fmt;
 /// each written block.
 #[derive(Debug)]
 pub struct StoredRegion {
-    log: Log,
+    log: LogView,
     region: Region,
     report: RegionReport,
 }

@@ -8,7 +8,7 @@ use seatrial_machine::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A client of two logs, which do not always do what they should.
-struct Client {
+struct LogClient {
     process: u64,
     positions: BTreeMap<i64, usize>,
     open: Option<Op>,
@@ -219,7 +219,7 @@ fn traffic(rng: &mut Rng) -> History {
     let mut number = 0;
     let mut client = || {
         number += 1;
-        Client {
+        LogClient {
             process: number,
             positions: BTreeMap::new(),
             open: None,

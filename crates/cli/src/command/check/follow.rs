@@ -36,7 +36,7 @@ const HELD_WARNED: u64 = 1 << 22;
 
 /// How following came to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum End {
+enum FollowEnd {
     /// The file was sealed, or its writer has gone without sealing it.
     Complete,
     /// By a signal or a limit.
@@ -81,13 +81,13 @@ pub(super) fn check(
     let end = following.follow(&guard)?;
     let mut follower = following.follower;
     let answer = match end {
-        End::Stopped(stopped) => CheckAnswer {
+        FollowEnd::Stopped(stopped) => CheckAnswer {
             verdicts: follower.partial(&stopped),
             overview: follower.overview().clone(),
             stopped: Some(stopped),
             ..CheckAnswer::default()
         },
-        End::Complete => follower.finish(&guard).map_err(of_source)?,
+        FollowEnd::Complete => follower.finish(&guard).map_err(of_source)?,
     };
     guard.clear();
     let mut opened = Opened::open(path, arguments.opening()?)?;
@@ -177,7 +177,7 @@ struct Following<'a> {
 }
 
 impl Following<'_> {
-    fn follow(&mut self, guard: &Guard<'_>) -> Result<End> {
+    fn follow(&mut self, guard: &Guard<'_>) -> Result<FollowEnd> {
         let mut grew = Instant::now();
         loop {
             let is_new = self.follower.advance()?;
@@ -186,10 +186,10 @@ impl Following<'_> {
             self.look(is_over)?;
             self.say(is_over);
             if is_over {
-                return Ok(End::Complete);
+                return Ok(FollowEnd::Complete);
             }
             if let Some(stopped) = guard.stop() {
-                return Ok(End::Stopped(stopped));
+                return Ok(FollowEnd::Stopped(stopped));
             }
             if is_new {
                 grew = Instant::now();
@@ -197,7 +197,7 @@ impl Following<'_> {
             }
             if grew.elapsed() >= SILENCE_LIMIT {
                 if !has_writer(self.path) {
-                    return Ok(End::Complete);
+                    return Ok(FollowEnd::Complete);
                 }
                 grew = Instant::now();
             }

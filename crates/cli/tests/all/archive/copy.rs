@@ -1,6 +1,6 @@
 //! Recordings are copied from archive to archive.
 
-use super::{PATIENCE, Running, archive, archive_json, feed, lines, replays};
+use super::{PATIENCE, RunningProgram, archive, archive_json, feed, lines, replays};
 use crate::{Scratch, error, stdout};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -79,13 +79,13 @@ pub(super) fn wait_for(folder: &str, label: &str, line: &str) {
 
 /// A copy follows a recording, is killed, and resumes.
 pub(super) fn follow(from: &str, source: &str, to: &str) {
-    let mut writer = Running::start(&["record", from, "--label", "log", "--acknowledge"]);
+    let mut writer = RunningProgram::start(&["record", from, "--label", "log", "--acknowledge"]);
     let acknowledged = writer.lines();
     writer.write(b"first\n");
     acknowledged.recv_timeout(PATIENCE).unwrap();
     let mut sent = 0;
     for round in 0..4 {
-        let copy = Running::start(&["copy", source, to, "--follow"]);
+        let copy = RunningProgram::start(&["copy", source, to, "--follow"]);
         writer.write(&lines(sent, 5_000));
         sent += 5_000;
         wait_for(to, "log", &format!("line {}", sent - 1));

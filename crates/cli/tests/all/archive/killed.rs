@@ -1,6 +1,6 @@
 //! A recording process that is killed at any instant.
 
-use super::{PATIENCE, Running, archive, archive_json, feed};
+use super::{PATIENCE, RunningProgram, archive, archive_json, feed};
 use crate::{Scratch, stderr, stdout};
 use seatrial_machine::Rng;
 use std::time::{Duration, Instant};
@@ -41,7 +41,8 @@ fn nothing_written_is_lost_by_a_kill_and_the_recording_continues() {
     for round in 0..ROUNDS {
         let level = levels[(round % 3) as usize];
         let there = &mut counts[(round % 3) as usize];
-        let mut writer = Running::start(&["record", &folder, "--extend", level, "--acknowledge"]);
+        let mut writer =
+            RunningProgram::start(&["record", &folder, "--extend", level, "--acknowledge"]);
         let acknowledgements = writer.lines();
         let mut input = writer.input.take().unwrap();
         let first = *there;

@@ -1,12 +1,12 @@
 //! An archive behind a server: the same verbs, with the same answers.
 
 use super::copy::{follow, wait_for};
-use super::{PATIENCE, Running, alike, archive, archive_json, feed, lines, replays};
+use super::{PATIENCE, RunningProgram, alike, archive, archive_json, feed, lines, replays};
 use crate::{Scratch, error, stderr, stdout};
 
 /// A server and its address.
-fn serve(folder: &str, listen: &str) -> (Running, String) {
-    let mut server = Running::start(&["serve", folder, "--listen", listen]);
+fn serve(folder: &str, listen: &str) -> (RunningProgram, String) {
+    let mut server = RunningProgram::start(&["serve", folder, "--listen", listen]);
     let said = server.errors();
     loop {
         let line = said.recv_timeout(PATIENCE).unwrap();
@@ -106,11 +106,11 @@ fn a_follower_over_tcp_sees_what_comes_and_ends_with_ctrl_c() {
     let scratch = Scratch::new("archive-served-follow");
     let folder = scratch.path("a");
     let (_server, tcp) = serve(&folder, "127.0.0.1:0");
-    let mut writer = Running::start(&["record", &tcp, "--label", "live", "--acknowledge"]);
+    let mut writer = RunningProgram::start(&["record", &tcp, "--label", "live", "--acknowledge"]);
     let acknowledged = writer.lines();
     writer.write(&lines(0, 3));
     acknowledged.recv_timeout(PATIENCE).unwrap();
-    let mut reader = Running::start(&["replay", &tcp, "live", "--follow"]);
+    let mut reader = RunningProgram::start(&["replay", &tcp, "live", "--follow"]);
     let seen = reader.lines();
     for number in 0..3 {
         assert_eq!(
@@ -136,7 +136,7 @@ fn a_recorder_survives_a_kill_of_its_server() {
     let folder = scratch.path("a");
     let (server, tcp) = serve(&folder, "127.0.0.1:0");
     let address = tcp.strip_prefix("tcp://").unwrap().to_owned();
-    let mut writer = Running::start(&["record", &tcp, "--label", "log", "--acknowledge"]);
+    let mut writer = RunningProgram::start(&["record", &tcp, "--label", "log", "--acknowledge"]);
     let acknowledged = writer.lines();
     writer.write(&lines(0, 1_000));
     while !acknowledged
@@ -212,11 +212,11 @@ fn a_copy_from_server_to_server_survives_a_kill_of_the_destination() {
     let (_source, source) = serve(&from, "127.0.0.1:0");
     let (server, tcp) = serve(&to, "127.0.0.1:0");
     let address = tcp.strip_prefix("tcp://").unwrap().to_owned();
-    let mut writer = Running::start(&["record", &source, "--label", "log", "--acknowledge"]);
+    let mut writer = RunningProgram::start(&["record", &source, "--label", "log", "--acknowledge"]);
     let acknowledged = writer.lines();
     writer.write(&lines(0, 5_000));
     acknowledged.recv_timeout(PATIENCE).unwrap();
-    let copy = Running::start(&["copy", &source, &tcp, "--follow"]);
+    let copy = RunningProgram::start(&["copy", &source, &tcp, "--follow"]);
     wait_for(&tcp, "log", "line 4999");
     server.kill();
     drop(server);

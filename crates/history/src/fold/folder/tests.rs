@@ -14,10 +14,10 @@ use std::time::Duration;
 /// A chunk that cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("chunk {0} is broken")]
-struct Broken(u64);
+struct UnreadableChunk(u64);
 
 /// Chunks that hold nothing but their number.
-struct Numbers {
+struct NumberedChunks {
     count: u64,
     damaged: Vec<u64>,
     /// A read of this chunk panics.
@@ -34,9 +34,9 @@ struct Numbers {
     gate_changed: Condvar,
 }
 
-impl Numbers {
-    fn new(count: u64) -> Numbers {
-        Numbers {
+impl NumberedChunks {
+    fn new(count: u64) -> NumberedChunks {
+        NumberedChunks {
             count,
             damaged: Vec::new(),
             panics_at: None,
@@ -50,10 +50,10 @@ impl Numbers {
         }
     }
 
-    fn gated(count: u64, gate_at: u64) -> Numbers {
-        Numbers {
+    fn gated(count: u64, gate_at: u64) -> NumberedChunks {
+        NumberedChunks {
             gate_at,
-            ..Numbers::new(count)
+            ..NumberedChunks::new(count)
         }
     }
 
@@ -79,16 +79,16 @@ impl Numbers {
         }
     }
 
-    fn slow(count: u64) -> Numbers {
-        Numbers {
+    fn slow(count: u64) -> NumberedChunks {
+        NumberedChunks {
             pause_us: 300,
-            ..Numbers::new(count)
+            ..NumberedChunks::new(count)
         }
     }
 }
 
-impl Chunks for Numbers {
-    type Error = Broken;
+impl Chunks for NumberedChunks {
+    type Error = UnreadableChunk;
     fn chunk_count(&self) -> u64 {
         self.count
     }
@@ -96,7 +96,7 @@ impl Chunks for Numbers {
         &self,
         number: u64,
         buffer: &'a mut ChunkBuffer,
-    ) -> Result<Option<&'a Chunk>, Broken> {
+    ) -> Result<Option<&'a Chunk>, UnreadableChunk> {
         let reads = self.reads.fetch_add(1, Ordering::Relaxed);
         let readers = self.readers.fetch_add(1, Ordering::Relaxed) + 1;
         self.readers_max.fetch_max(readers, Ordering::Relaxed);
@@ -110,7 +110,7 @@ impl Chunks for Numbers {
         self.readers.fetch_sub(1, Ordering::Relaxed);
         assert_ne!(Some(number), self.panics_at, "as asked for");
         if self.damaged.contains(&number) {
-            return Err(Broken(number));
+            return Err(UnreadableChunk(number));
         }
         buffer.chunk = Chunk::numbered(number);
         Ok(Some(&buffer.chunk))
@@ -197,7 +197,7 @@ fn visits(order: Order) -> Visits {
 }
 
 /// Computes the fold's outcome from the rules, without running it.
-fn expected(fold: &Visits, chunks: &Numbers) -> Result<Vec<u64>, String> {
+fn expected(fold: &Visits, chunks: &NumberedChunks) -> Result<Vec<u64>, String> {
     let mut seen = Vec::new();
     for number in 0..chunks.count {
         if chunks.damaged.contains(&number) {
@@ -221,7 +221,7 @@ fn expected(fold: &Visits, chunks: &Numbers) -> Result<Vec<u64>, String> {
 }
 
 fn check(
-    answer: Result<Vec<u64>, FoldError<Broken>>,
+    answer: Result<Vec<u64>, FoldError<UnreadableChunk>>,
     expected: Result<Vec<u64>, String>,
     context: &dyn std::fmt::Debug,
 ) {
@@ -250,7 +250,7 @@ fn random_fold(rng: &mut Rng, count: u64) -> Visits {
 fn round(seed: u64) -> (u64, u64) {
     let mut rng = Rng::from_seed(seed);
     let count = 100 + rng.below(60);
-    let mut chunks = Numbers::new(count);
+    let mut chunks = NumberedChunks::new(count);
     chunks.pause_us = 40;
     if rng.chance(0.3) {
         chunks.damaged = (0..3).map(|_| rng.below(count)).collect();
@@ -304,7 +304,7 @@ fn every_fold_sees_what_it_needs_once_and_in_order() {
 
 /// Chunks that ten folds of all orders decode which were submitted together.
 fn decodes_together(threads: usize) -> u64 {
-    let chunks = Arc::new(Numbers::slow(200));
+    let chunks = Arc::new(NumberedChunks::slow(200));
     let folder = Folder::new(chunks.clone(), threads);
     let foldings = folder.together(|batch| {
         let folds = (0..10).map(|place| batch.submit(visits(ORDERS[place % 3])));
@@ -335,7 +335,7 @@ fn folds_submitted_together_share_every_chunk() {
 #[test]
 fn a_late_fold_joins_and_gets_what_it_missed_afterwards() {
     let late = |order: Order, decodes_max: u64| {
-        let chunks = Arc::new(Numbers::gated(200, 100));
+        let chunks = Arc::new(NumberedChunks::gated(200, 100));
         let folder = Folder::new(chunks.clone(), 1);
         let first = folder.submit(visits(order));
         let second = chunks.at_gate(|| folder.submit(visits(order)));
@@ -381,7 +381,7 @@ impl Fold for SlowStart {
 
 #[test]
 fn waiting_parts_are_bounded_by_the_window() {
-    let chunks = Arc::new(Numbers::new(1_000));
+    let chunks = Arc::new(NumberedChunks::new(1_000));
     let folder = Folder::new(chunks, 4);
     let slow = folder.submit(SlowStart(AtomicU64::new(0)));
     let late = folder.submit(visits(Order::Concurrent));
@@ -393,7 +393,7 @@ fn waiting_parts_are_bounded_by_the_window() {
 
 #[test]
 fn an_associative_fold_that_comes_late_keeps_one_part_per_gap() {
-    let chunks = Arc::new(Numbers::gated(400, 200));
+    let chunks = Arc::new(NumberedChunks::gated(400, 200));
     let folder = Folder::new(chunks.clone(), 2);
     let first = folder.submit(visits(Order::Associative));
     let second = chunks.at_gate(|| folder.submit(visits(Order::Associative)));
@@ -406,7 +406,7 @@ fn an_associative_fold_that_comes_late_keeps_one_part_per_gap() {
 #[test]
 fn the_first_damaged_chunk_is_reported_unless_the_fold_ends_before() {
     for (threads, order) in [1, 2, 4].into_iter().flat_map(|n| ORDERS.map(|o| (n, o))) {
-        let mut chunks = Numbers::slow(100);
+        let mut chunks = NumberedChunks::slow(100);
         chunks.damaged = vec![40, 41, 42, 99];
         let folder = Folder::new(Arc::new(chunks), threads);
         let fold = Visits {
@@ -425,7 +425,7 @@ fn the_first_damaged_chunk_is_reported_unless_the_fold_ends_before() {
         else {
             panic!("{error}");
         };
-        assert_eq!((*chunk, &**source), (40, &Broken(40)));
+        assert_eq!((*chunk, &**source), (40, &UnreadableChunk(40)));
         assert_eq!(*fold, format!("visits-{order:?}"));
         let text = format!("fold visits-{order:?}: chunk 40 cannot be read");
         for error in [error.clone(), error] {
@@ -439,7 +439,7 @@ fn the_first_damaged_chunk_is_reported_unless_the_fold_ends_before() {
 #[test]
 fn a_panic_fails_its_own_fold_alone_and_its_message_is_kept() {
     for threads in [1, 3] {
-        let folder = Folder::new(Arc::new(Numbers::new(100)), threads);
+        let folder = Folder::new(Arc::new(NumberedChunks::new(100)), threads);
         let mut folds = Vec::new();
         for order in ORDERS {
             for at in [0, 1, 50, 99] {
@@ -527,7 +527,7 @@ impl Fold for Rude {
 
 #[test]
 fn rude_folds_do_not_end_workers() {
-    let folder = Folder::new(Arc::new(Numbers::slow(50)), 3);
+    let folder = Folder::new(Arc::new(NumberedChunks::slow(50)), 3);
     for _ in 0..10 {
         let error = folder.fold(Rude { starts: false }).unwrap_err();
         assert!(
@@ -541,7 +541,7 @@ fn rude_folds_do_not_end_workers() {
 
 #[test]
 fn a_panic_of_the_reader_fails_the_folds_that_need_the_chunk() {
-    let mut chunks = Numbers::new(20);
+    let mut chunks = NumberedChunks::new(20);
     chunks.panics_at = Some(5);
     let folder = Folder::new(Arc::new(chunks), 2);
     for order in ORDERS {
@@ -558,7 +558,7 @@ fn a_panic_of_the_reader_fails_the_folds_that_need_the_chunk() {
 
 #[test]
 fn more_folds_than_can_live_queue() {
-    let folder = Folder::new(Arc::new(Numbers::slow(30)), 2);
+    let folder = Folder::new(Arc::new(NumberedChunks::slow(30)), 2);
     let count = 3 * FOLDS_LIVE_MAX + 5;
     let foldings: Vec<_> = (0..count)
         .map(|place| folder.submit(visits(ORDERS[place % 3])))
@@ -579,7 +579,7 @@ fn more_folds_than_can_live_queue() {
 #[test]
 fn folds_with_priority_come_first() {
     for order in [Order::Linear, Order::Concurrent] {
-        let chunks = Arc::new(Numbers::gated(300, 100));
+        let chunks = Arc::new(NumberedChunks::gated(300, 100));
         let folder = Folder::new(chunks.clone(), 1);
         let finished = Arc::new(Mutex::new(Vec::new()));
         let submit = |asap| {
@@ -604,7 +604,7 @@ fn folds_with_priority_come_first() {
 
 /// Runs further folds from inside `reduce`.
 struct Nested {
-    folder: Folder<Numbers>,
+    folder: Folder<NumberedChunks>,
     depth: usize,
 }
 
@@ -643,7 +643,7 @@ impl Fold for Nested {
 #[test]
 fn a_fold_may_call_the_folder() {
     for threads in [1, 2, 3] {
-        let folder = Folder::new(Arc::new(Numbers::new(20)), threads);
+        let folder = Folder::new(Arc::new(NumberedChunks::new(20)), threads);
         let nested = |depth| Nested {
             folder: folder.clone(),
             depth,
@@ -660,7 +660,7 @@ fn a_fold_may_call_the_folder() {
 
 #[test]
 fn folds_of_independent_threads_share_passes() {
-    let chunks = Arc::new(Numbers::slow(100));
+    let chunks = Arc::new(NumberedChunks::slow(100));
     let folder = Folder::new(chunks.clone(), 2);
     let barrier = Arc::new(Barrier::new(16));
     let threads: Vec<_> = (0..16)
@@ -701,12 +701,12 @@ impl Fold for SendsAnswer {
 
 #[test]
 fn submitted_folds_end_after_the_folder_was_dropped() {
-    let folder = Folder::new(Arc::new(Numbers::slow(50)), 2);
+    let folder = Folder::new(Arc::new(NumberedChunks::slow(50)), 2);
     let folding = folder.submit(visits(Order::Associative));
     drop(folder);
     assert_eq!(folding.wait().unwrap().len(), 50);
     let (sender, receiver) = mpsc::channel();
-    let folder = Folder::new(Arc::new(Numbers::slow(50)), 2);
+    let folder = Folder::new(Arc::new(NumberedChunks::slow(50)), 2);
     drop(folder.submit(SendsAnswer(sender, visits(Order::Concurrent))));
     drop(folder);
     assert_eq!(receiver.recv(), Ok(50));
@@ -715,7 +715,7 @@ fn submitted_folds_end_after_the_folder_was_dropped() {
 #[test]
 fn folders_agree_with_a_linear_fold() {
     for order in ORDERS {
-        let chunks = Arc::new(Numbers::new(30));
+        let chunks = Arc::new(NumberedChunks::new(30));
         let fold = Visits {
             breaks_at: Some(20),
             ..visits(order)
@@ -723,15 +723,18 @@ fn folders_agree_with_a_linear_fold() {
         let twin = fold_linear(&*chunks, &fold).unwrap();
         assert_eq!(Folder::new(chunks, 3).fold(fold).unwrap(), twin);
     }
-    let mut chunks = Numbers::new(10);
+    let mut chunks = NumberedChunks::new(10);
     chunks.damaged = vec![7];
-    assert_eq!(fold_linear(&chunks, &visits(Order::Linear)), Err(Broken(7)));
+    assert_eq!(
+        fold_linear(&chunks, &visits(Order::Linear)),
+        Err(UnreadableChunk(7))
+    );
 }
 
 #[test]
 fn tasks_depend_on_folds() {
     let executor = Executor::new(2);
-    let mut chunks = Numbers::new(40);
+    let mut chunks = NumberedChunks::new(40);
     chunks.damaged = vec![30];
     let folder = Folder::on(Arc::new(chunks), &executor);
     let ends = |order| Visits {
@@ -756,7 +759,7 @@ fn tasks_depend_on_folds() {
 #[test]
 fn cancelling_a_task_cancels_its_fold() {
     let executor = Executor::new(1);
-    let chunks = Arc::new(Numbers::gated(1_000, 10));
+    let chunks = Arc::new(NumberedChunks::gated(1_000, 10));
     let folder = Folder::on(chunks.clone(), &executor);
     let task = folder.task(visits(Order::Linear));
     let after = executor.submit("after", &task, |seen| seen.len());
@@ -772,7 +775,7 @@ fn cancelling_a_task_cancels_its_fold() {
 #[test]
 fn a_task_may_wait_for_a_fold_even_with_one_worker() {
     let executor = Executor::new(1);
-    let folder = Folder::on(Arc::new(Numbers::new(50)), &executor);
+    let folder = Folder::on(Arc::new(NumberedChunks::new(50)), &executor);
     let tasks: Vec<_> = (0..20)
         .map(|place| {
             let folder = folder.clone();

@@ -58,7 +58,7 @@ enum WorkerState {
 type Violation = String;
 
 #[derive(Clone, Debug, Hash)]
-struct World {
+struct MatrixModel {
     plans: [FoldPlan; 2],
     damaged: Option<u64>,
     matrix: Small,
@@ -78,16 +78,16 @@ enum WorldAction {
     Work(usize),
 }
 
-impl World {
+impl MatrixModel {
     fn new(
         plans: [FoldPlan; 2],
         damaged: Option<u64>,
         live_max: usize,
         bug: Option<MatrixBug>,
-    ) -> World {
+    ) -> MatrixModel {
         let mut matrix = Small::with_bounds(live_max, WINDOW, NEAR);
         matrix.bug = bug;
-        World {
+        MatrixModel {
             plans,
             damaged,
             matrix,
@@ -276,7 +276,7 @@ impl World {
 }
 
 /// Explores all interleavings; the number of states, or the first violation and the actions that lead to it.
-fn explore(world: World) -> Result<usize, (Violation, Vec<WorldAction>)> {
+fn explore(world: MatrixModel) -> Result<usize, (Violation, Vec<WorldAction>)> {
     let mut known = BTreeSet::new();
     known.insert(world.fingerprint());
     let mut path = Vec::new();
@@ -304,7 +304,7 @@ fn explore(world: World) -> Result<usize, (Violation, Vec<WorldAction>)> {
 }
 
 /// Worlds with two folds each: all pairs of orders, with the behaviours that can interfere.
-fn worlds(bug: Option<MatrixBug>) -> Vec<World> {
+fn worlds(bug: Option<MatrixBug>) -> Vec<MatrixModel> {
     let mut worlds = Vec::new();
     for (row, first) in ORDERS.into_iter().enumerate() {
         for (column, second) in ORDERS.into_iter().enumerate() {
@@ -327,7 +327,8 @@ fn worlds(bug: Option<MatrixBug>) -> Vec<World> {
                 cancels: true,
                 ..first
             };
-            let world = |first, damaged, live| World::new([first, second], damaged, live, bug);
+            let world =
+                |first, damaged, live| MatrixModel::new([first, second], damaged, live, bug);
             worlds.push(world(both, Some(1), 2));
             worlds.push(world(first, Some(1), 1));
             // These have more states: each with a third of the pairs, so that all together take seconds.

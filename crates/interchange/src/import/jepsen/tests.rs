@@ -24,7 +24,7 @@ fn printed(bytes: &[u8]) -> String {
     for warning in file.warnings() {
         writeln!(text, "! {warning}").unwrap();
     }
-    match file.operations(Options::default()) {
+    match file.operations(ImportOptions::default()) {
         Ok(operations) => {
             for op in operations {
                 match op {

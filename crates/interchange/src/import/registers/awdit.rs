@@ -1,8 +1,8 @@
 //! The text of AWDIT's tests: a line `r KEY VALUE` or `w KEY VALUE` for each operation, a line of `-` after a
 //! transaction, a line of `=` after a session.
 //!
-//! No initial state is implied: a read of an unwritten value is an anomaly, unless [`Options::initial`](super::super::Options)
-//! names an initial value. Transactions without operations are dropped.
+//! No initial state is implied: a read of an unwritten value is an anomaly, unless
+//! [`ImportOptions::initial`](super::super::ImportOptions) names an initial value. Transactions without operations are dropped.
 
 use super::bytes::Bytes;
 use super::line::{LineFault, LineParser};

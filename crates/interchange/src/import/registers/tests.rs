@@ -1,7 +1,7 @@
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 
 use super::*;
-use crate::import::{Operations, collect, detect, read};
+use crate::import::{FileOperations, collect, detect, read};
 use expect_test::{Expect, expect};
 use seatrial_history::{OpType, Stamps};
 use seatrial_machine::Rng;
@@ -41,7 +41,7 @@ impl TransactionSink for Script {
 
 /// The printed calls of a reader of these bytes, and the error at the end.
 fn read_all(name: &str, bytes: &[u8], format: Format, read_length: usize) -> String {
-    let options = Options::default();
+    let options = ImportOptions::default();
     let mut reader = TransactionReader::with_window(name, bytes, format, options, read_length);
     let mut script = Script::default();
     loop {
@@ -106,9 +106,9 @@ fn the_first_transaction_may_write_the_initial_state() {
         a.txt:4:1: a write of 0, which in this file is the initial state: a read of it could mean both
     "#]];
     check(text, Format::Plume, &expected);
-    let options = Options {
+    let options = ImportOptions {
         initial: Some(-7),
-        ..Options::default()
+        ..ImportOptions::default()
     };
     let text = b"w(1,0,9,0)\nr(1,0,8,1)\nr(1,-7,8,2)";
     let history = read("a.txt", text, Format::Plume, options).unwrap();
@@ -147,7 +147,12 @@ fn an_error_of_plume_names_its_place() {
     for text in errors {
         let text = format!("w(9,9,9,9)\n{text}\n");
         let text = if text.len() == 12 { "\n\n" } else { &text[..] };
-        let error = read("a.txt", text.as_bytes(), Format::Plume, Options::default());
+        let error = read(
+            "a.txt",
+            text.as_bytes(),
+            Format::Plume,
+            ImportOptions::default(),
+        );
         writeln!(printed, "{}", error.unwrap_err()).unwrap();
     }
     expect![[r#"
@@ -233,7 +238,8 @@ fn random_plume_is_read_with_windows_of_any_length() {
         );
         if !text.is_empty() {
             assert_eq!(detect("a.txt", text.as_bytes()), Some(Format::Plume));
-            let operations = Operations::open("a", text.as_bytes(), None, Options::default());
+            let operations =
+                FileOperations::open("a", text.as_bytes(), None, ImportOptions::default());
             let history = collect(&mut operations.unwrap()).unwrap();
             assert_eq!(history.len(), 2 * transactions.len());
         }
@@ -273,7 +279,7 @@ fn fuzz(valid: &[u8], format: Format, rng: &mut Rng) -> usize {
     for _ in 0..4_000 {
         let bytes = mutated(valid, rng);
         let length = 1 + rng.index(300);
-        let options = Options::default();
+        let options = ImportOptions::default();
         let mut reader = TransactionReader::with_window("a", &bytes[..], format, options, length);
         let mut script = Script::default();
         let result = loop {
@@ -335,9 +341,9 @@ fn awdit_ends_transactions_and_sessions_by_rules() {
         a.txt:1:7: the end of the line is expected, found `3`
     "#]],
     );
-    let options = Options {
+    let options = ImportOptions {
         initial: Some(0),
-        ..Options::default()
+        ..ImportOptions::default()
     };
     let history = read("a", b"w 0 0\n-\nr 0 0", Format::Awdit, options).unwrap();
     assert_eq!(history.ops()[1].value.to_string(), "[]");
@@ -575,7 +581,13 @@ fn timekiller_has_the_stamps_of_the_database() {
     "#]];
     check(text, Format::TimeKiller, &expected);
     assert_eq!(detect("a", text.as_bytes()), Some(Format::TimeKiller));
-    let history = read("a", text.as_bytes(), Format::TimeKiller, Options::default()).unwrap();
+    let history = read(
+        "a",
+        text.as_bytes(),
+        Format::TimeKiller,
+        ImportOptions::default(),
+    )
+    .unwrap();
     expect!["{:index 1, :time -1, :type :ok, :process 19, :f :txn, :value [[:w 7 2] [:r 8 nil] [:r 8 nil] [:r 3 nil]], :start-stamp [1691420095436341 61], :commit-stamp [1691420095659914 18]}"].assert_eq(&history.ops()[1].to_string());
     let mut printed = String::new();
     let stamps = r#""sid":1,"sts":{"p":1,"l":5},"cts":{"p":1,"l":6}"#;
@@ -646,7 +658,8 @@ fn cobra_has_a_log_for_each_session() {
     let logs = [("T0.log", first.clone()), ("T1.log", second.clone())];
     let inputs = logs.map(|(name, bytes)| (name.to_owned(), Ok(io::Cursor::new(bytes))));
     let inputs = inputs.into_iter();
-    let mut reader = TransactionReader::of_sessions("logs", inputs, Options::default()).unwrap();
+    let mut reader =
+        TransactionReader::of_sessions("logs", inputs, ImportOptions::default()).unwrap();
     let mut script = Script::default();
     while reader.advance(&mut script).unwrap() {}
     assert_eq!(reader.bytes(), (first.len() + second.len()) as u64);
@@ -680,7 +693,7 @@ fn cobra_has_a_log_for_each_session() {
         "T7.log".to_owned(),
         Err::<&[u8], _>(io::Error::other("gone")),
     )];
-    let reader = TransactionReader::of_sessions("logs", gone.into_iter(), Options::default());
+    let reader = TransactionReader::of_sessions("logs", gone.into_iter(), ImportOptions::default());
     printed += &reader.err().unwrap().to_string();
     expect![[r#"
         T0.log: byte 0: `S` (a transaction begins) is expected, found `W`

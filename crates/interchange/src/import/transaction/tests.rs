@@ -1,7 +1,7 @@
 //! The quick way beside the general one.
 
 use super::*;
-use crate::import::{Format, Operations, Options};
+use crate::import::{FileOperations, Format, ImportOptions};
 use seatrial_history::Chunk;
 use seatrial_history::chunk::Assembly;
 use seatrial_machine::Rng;
@@ -211,10 +211,10 @@ fn damage(text: &mut String, rng: &mut Rng) {
 fn compare(text: &str, format: Format, rng: &mut Rng, seed: u64) -> usize {
     let length = *rng.pick(&[7, 64, 1_000, 1 << 20]);
     let open = || {
-        let options = Options::default();
-        Operations::with_window("x", text.as_bytes(), Some(format), options, length).unwrap()
+        let options = ImportOptions::default();
+        FileOperations::with_window("x", text.as_bytes(), Some(format), options, length).unwrap()
     };
-    let all = |operations: Operations<&[u8]>| {
+    let all = |operations: FileOperations<&[u8]>| {
         let mut error = String::new();
         let ops = operations.map_while(|op| op.map_err(|fault| error = fault.to_string()).ok());
         let ops: Vec<Op> = ops.collect();
