@@ -7,16 +7,16 @@
 mod aeron;
 mod ours;
 mod plain;
-mod table;
+mod result_table;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
+use result_table::Table;
 use seatrial_machine::unknown_name;
 use std::fmt;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use table::Table;
 use tempfile::TempDir;
 
 /// What can be typed.
@@ -236,7 +236,10 @@ fn measure(
     table: &mut Table,
 ) -> Result<()> {
     let mut add = |subject: Subject, warm_ups: usize, rates: Vec<f64>| {
-        let shown: Vec<String> = rates.iter().map(|rate| table::millions(*rate)).collect();
+        let shown: Vec<String> = rates
+            .iter()
+            .map(|rate| result_table::millions(*rate))
+            .collect();
         println!(
             "round {round}: {case}: {}: {} million/s",
             subject.name(),

@@ -1,9 +1,9 @@
 //! `seatrial archive checksum`: what the messages of recordings are, in one number, and whether two archives have the same.
 
 use crate::archive_arguments::ChecksumArguments;
+use crate::archive_place::ArchivePlace;
 use crate::entry::columns;
-use crate::folder;
-use crate::place::ArchivePlace;
+use crate::local;
 use anyhow::{Context as _, Result};
 use seatrial_archive::{Catalog, Digest, Recording, digest};
 use seatrial_blocks::file::ReadFiles;
@@ -24,7 +24,7 @@ struct Side<'a> {
 impl<'a> Side<'a> {
     fn new(place: &'a ArchivePlace) -> Result<Side<'a>> {
         let path = place.folder()?;
-        let catalog = folder::view(path)?;
+        let catalog = local::view(path)?;
         Ok(Side {
             place,
             path,
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &ChecksumArguments) -> Result<Exit> {
     let place = ArchivePlace::parse(&arguments.place.archive)?;
     let here = Side::new(&place)?;
     let recordings: Vec<&Recording> = match &arguments.recording {
-        Some(wanted) => vec![folder::find(&here.catalog, wanted, here.path)?],
+        Some(wanted) => vec![local::find(&here.catalog, wanted, here.path)?],
         None => here.catalog.recordings().collect(),
     };
     match &arguments.against {

@@ -1,10 +1,10 @@
 //! `seatrial archive copy`: blocks as they are, at the same positions, from where the copy ends.
 
 use crate::archive_arguments::CopyArguments;
+use crate::archive_place::ArchivePlace;
 use crate::entry::RecordingEntry;
-use crate::folder;
+use crate::local;
 use crate::moment;
-use crate::place::ArchivePlace;
 use crate::remote::{self, ALIVE_INTERVAL, NextPiece, Pieces, Remote};
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -46,7 +46,7 @@ impl Origins {
     fn new(place: &ArchivePlace) -> Result<Origins> {
         Ok(match place {
             ArchivePlace::Folder(path) => {
-                folder::view(path)?;
+                local::view(path)?;
                 Origins::Folder(path.clone())
             }
             ArchivePlace::Server(address) => {
@@ -67,9 +67,9 @@ impl Origins {
     fn recordings(&mut self, wanted: &[String]) -> Result<Vec<Recording>> {
         match self {
             Origins::Folder(path) => {
-                let view = folder::look(path)?;
+                let view = local::look(path)?;
                 let catalog = &view.catalog;
-                let find = |wanted: &String| folder::find(catalog, wanted, path).cloned();
+                let find = |wanted: &String| local::find(catalog, wanted, path).cloned();
                 let found: Vec<Recording> = match wanted {
                     [] => catalog.recordings().cloned().collect(),
                     _ => wanted.iter().map(find).collect::<Result<_>>()?,
@@ -142,7 +142,7 @@ enum Destination {
 impl Destination {
     fn new(place: &ArchivePlace) -> Result<Destination> {
         Ok(match place {
-            ArchivePlace::Folder(path) => Destination::Folder(path.clone(), folder::open(path)?),
+            ArchivePlace::Folder(path) => Destination::Folder(path.clone(), local::open(path)?),
             ArchivePlace::Server(address) => {
                 Destination::Server(Box::new(remote::connect(*address)?))
             }

@@ -4,14 +4,14 @@
 //! how it ends is that of the whole program (`seatrial_terminal`).
 //!
 //! ```text
-//!                        ┌─► folder ──► Archive, Cursor (crate archive)
+//!                        ┌─► local ──► Archive, Cursor (crate archive)
 //!  verb ──► ArchivePlace ┤
 //!                        └─► remote ──► RemoteArchive (crate archive-service), over a link of the host
 //! ```
 //!
 //! # Reading order
 //!
-//! `lib.rs`, `archive_arguments.rs`, `place.rs` (a folder or a server), `folder.rs` and `remote.rs` (what both can do),
+//! `lib.rs`, `archive_arguments.rs`, `archive_place.rs` (a folder or a server), `local.rs` and `remote.rs` (what both can do),
 //! `entry.rs` (a recording as text and JSON), `moment.rs` (times), then a file for each verb: `record.rs` with `messages.rs` (the
 //! input), `replay.rs` with `printer.rs` (the output), `list.rs`, `verify.rs`, `checksum.rs`, `repair.rs`, `copy.rs`, `serve.rs`,
 //! `manage.rs` (the others).
@@ -24,15 +24,15 @@
 //!   bars of progress.
 
 mod archive_arguments;
+mod archive_place;
 mod checksum;
 mod copy;
 mod entry;
-mod folder;
 mod list;
+mod local;
 mod manage;
 mod messages;
 mod moment;
-mod place;
 mod printer;
 mod record;
 mod remote;

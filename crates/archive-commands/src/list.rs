@@ -1,10 +1,10 @@
 //! `seatrial archive list` and `describe`.
 
 use crate::archive_arguments::{ListArguments, RecordingArguments};
+use crate::archive_place::ArchivePlace;
 use crate::entry::{self, RecordingEntry};
-use crate::folder;
+use crate::local;
 use crate::moment;
-use crate::place::ArchivePlace;
 use crate::remote;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_archive::{Archive, Position, RecordingFilter};
@@ -22,7 +22,7 @@ pub(crate) fn list(arguments: &ListArguments) -> Result<Exit> {
     let mut is_whole = true;
     let entries: Vec<RecordingEntry> = match &place {
         ArchivePlace::Folder(path) => {
-            let look = folder::look(path)?;
+            let look = local::look(path)?;
             for (id, problem) in &look.problems {
                 complain!("recording {id}: {problem}");
                 is_whole = false;
@@ -87,8 +87,8 @@ pub(crate) fn describe(arguments: &RecordingArguments) -> Result<Exit> {
     let mut is_whole = true;
     let (entry, files) = match &place {
         ArchivePlace::Folder(path) => {
-            let look = folder::look(path)?;
-            let recording = folder::find(&look.catalog, wanted, path)?;
+            let look = local::look(path)?;
+            let recording = local::find(&look.catalog, wanted, path)?;
             for (id, problem) in &look.problems {
                 if *id == recording.id {
                     complain!("recording {id}: {problem}");

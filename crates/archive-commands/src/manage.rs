@@ -3,10 +3,10 @@
 use crate::archive_arguments::{
     BeforeArguments, LabelArguments, PlaceArguments, RecordingArguments, TruncateArguments,
 };
+use crate::archive_place::ArchivePlace;
 use crate::entry::RecordingEntry;
-use crate::folder;
+use crate::local;
 use crate::moment;
-use crate::place::ArchivePlace;
 use crate::remote;
 use anyhow::{Context as _, Result};
 use seatrial_archive::{Archive, ArchiveError};
@@ -118,8 +118,8 @@ fn change(arguments: &RecordingArguments, change: &Change<'_>) -> Result<Exit> {
     let place = ArchivePlace::parse(&arguments.place.archive)?;
     let (id, after) = match &place {
         ArchivePlace::Folder(path) => {
-            let mut archive = folder::open_existing(path)?;
-            let id = folder::find(&archive.catalog(), &arguments.recording, path)?.id;
+            let mut archive = local::open_existing(path)?;
+            let id = local::find(&archive.catalog(), &arguments.recording, path)?.id;
             let done = change.carry_out(&mut archive, id);
             done.with_context(|| place.to_string())?;
             (
@@ -159,7 +159,7 @@ pub(crate) fn compact(arguments: &PlaceArguments) -> Result<Exit> {
     let place = ArchivePlace::parse(&arguments.archive)?;
     let lengths = match &place {
         ArchivePlace::Folder(path) => {
-            let compacted = folder::open_existing(path)?.compact();
+            let compacted = local::open_existing(path)?.compact();
             Some(compacted.with_context(|| place.to_string())?)
         }
         ArchivePlace::Server(address) => {

@@ -1,10 +1,10 @@
 //! `seatrial archive record`: standard input or a file into a recording.
 
 use crate::archive_arguments::RecordArguments;
+use crate::archive_place::ArchivePlace;
 use crate::entry;
-use crate::folder::FolderRecorder;
+use crate::local::FolderRecorder;
 use crate::messages::{self, Event, Splitter};
-use crate::place::ArchivePlace;
 use crate::remote::RemoteRecorder;
 use anyhow::{Context as _, Result};
 use seatrial_machine::counted;

@@ -1,9 +1,9 @@
 //! `seatrial archive repair-catalog`: rebuilds a damaged or lost catalog.
 
 use crate::archive_arguments::RepairCatalogArguments;
+use crate::archive_place::ArchivePlace;
 use crate::entry::{self, RecordingEntry};
-use crate::folder;
-use crate::place::ArchivePlace;
+use crate::local;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_archive::{Archive, RecordingId};
 use seatrial_blocks::file::ReadFiles;
@@ -16,13 +16,13 @@ pub(crate) fn run(arguments: &RepairCatalogArguments) -> Result<Exit> {
     let place = ArchivePlace::parse(&arguments.archive)?;
     let path = place.folder()?;
     ensure!(
-        folder::has_catalog(path) || folder::has_segments(path),
+        local::has_catalog(path) || local::has_segments(path),
         "{place}: there is no archive"
     );
     let repair = Archive::repair_catalog(Arc::new(ReadFiles), path);
     let repair = repair.with_context(|| place.to_string())?;
     // Opening finds the ends of recordings whose end is lost from the catalog.
-    let archive = folder::open(path)?;
+    let archive = local::open(path)?;
     let entries: Vec<RecordingEntry> = archive
         .catalog()
         .recordings()

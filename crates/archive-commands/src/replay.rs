@@ -1,10 +1,10 @@
 //! `seatrial archive replay`: messages of a recording to standard output.
 
 use crate::archive_arguments::ReplayArguments;
+use crate::archive_place::ArchivePlace;
 use crate::entry::RecordingEntry;
-use crate::folder;
+use crate::local;
 use crate::moment;
-use crate::place::ArchivePlace;
 use crate::printer::{PrintFormat, Printer, Shown};
 use crate::remote::{self, NextPiece, Pieces};
 use anyhow::{Context as _, Result, ensure};
@@ -136,8 +136,8 @@ fn from_folder(
     printer: &mut Printer<impl Write>,
     interrupt: &Interrupt,
 ) -> Result<()> {
-    let catalog = folder::view(path)?;
-    let recording = folder::find(&catalog, &arguments.recording, path)?;
+    let catalog = local::view(path)?;
+    let recording = local::find(&catalog, &arguments.recording, path)?;
     check_message(arguments, &path.display().to_string(), recording)?;
     let bound = match (arguments.to, arguments.follow) {
         (Some(position), _) => CursorBound::To(Position(position)),

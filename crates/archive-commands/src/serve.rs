@@ -1,7 +1,7 @@
 //! `seatrial archive serve`: the archive in a folder, over TCP.
 
 use crate::archive_arguments::ServeArguments;
-use crate::folder;
+use crate::local;
 use crate::moment;
 use crate::remote;
 use anyhow::{Context as _, Result};
@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &ServeArguments, key: Option<SecretKey>) -> Result<
     let (service, recovered) =
         ArchiveService::open(Arc::new(ReadFiles), &arguments.archive, options)
             .with_context(shown)?;
-    folder::print_recovery(&recovered);
+    local::print_recovery(&recovered);
     let options = ListenOptions {
         listen: arguments.listen,
         message_length_max: MESSAGE_LENGTH_MAX,

@@ -1,9 +1,9 @@
 //! `seatrial archive verify`: checks every byte of recordings, and truncates damaged ones on request.
 
 use crate::archive_arguments::VerifyArguments;
-use crate::folder;
+use crate::archive_place::ArchivePlace;
+use crate::local;
 use crate::moment;
-use crate::place::ArchivePlace;
 use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use seatrial_archive::{
@@ -28,9 +28,9 @@ struct VerifiedRecording {
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<Exit> {
     let place = ArchivePlace::parse(&arguments.place.archive)?;
     let path = place.folder()?;
-    let catalog = folder::view(path)?;
+    let catalog = local::view(path)?;
     let recordings: Vec<Recording> = match &arguments.recording {
-        Some(wanted) => vec![folder::find(&catalog, wanted, path)?.clone()],
+        Some(wanted) => vec![local::find(&catalog, wanted, path)?.clone()],
         None => catalog.recordings().cloned().collect(),
     };
     let ids: Vec<RecordingId> = recordings.iter().map(|recording| recording.id).collect();
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<Exit> {
         })
         .collect();
     if arguments.repair && checked.iter().any(|one| !one.report.damages.is_empty()) {
-        let mut archive = folder::open_existing(path)?;
+        let mut archive = local::open_existing(path)?;
         for one in checked
             .iter_mut()
             .filter(|one| !one.report.damages.is_empty())

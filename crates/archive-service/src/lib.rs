@@ -78,40 +78,40 @@
 //!
 //! # Files in reading order
 //!
-//! - `message.rs`, `fields.rs`, `operation.rs`, `answer.rs`: the protocol
-//! - `limits.rs`: the bounds of the server
+//! - `message.rs`, `text_fields.rs`, `archive_operation.rs`, `archive_answer.rs`: the protocol
+//! - `service_limits.rs`: the bounds of the server
 //! - `server.rs`, `server/`: the server's machine and its jobs
-//! - `client.rs`, `client/`: the client's machine
-//! - `remote.rs`: a blocking client
-//! - `copy.rs`, `push.rs`: copies between archives
-//! - `bug.rs`: bugs that can be planted for tests
+//! - `archive_client.rs`, `archive_client/`: the client's machine
+//! - `remote_archive.rs`: a blocking client
+//! - `remote_copy.rs`, `push.rs`: copies between archives
+//! - `service_bug.rs`: bugs that can be planted for tests
 
-mod answer;
-mod bug;
-mod client;
-mod copy;
-mod fields;
-mod limits;
+mod archive_answer;
+mod archive_client;
+mod archive_operation;
 pub mod message;
-mod operation;
 mod push;
-mod remote;
+mod remote_archive;
+mod remote_copy;
 mod server;
+mod service_bug;
+mod service_limits;
+mod text_fields;
 
-pub use answer::{
+pub use archive_answer::{
     ArchiveAnswer, Claimed, Health, RecordingDescription, Refusal, RefusalCode, SegmentDescription,
 };
-pub use bug::ServiceBug;
-pub use client::{
+pub use archive_client::{
     ArchiveClient, ArchiveClientOptions, BlockBatch, ClientReply, ClientRequest, FrameBatch,
     ReplayEnd, ReplayHandle, ReplayPiece, ReplayedBlock, ReplayedMessage,
 };
-pub use copy::{CopyError, CopySource, CopyTarget, copy_remote};
-pub use limits::ServiceLimits;
-pub use message::{BatchForm, BatchPlace, RecordProgress, ReplayState};
-pub use operation::{
+pub use archive_operation::{
     ArchiveOperation, CopyRequest, LabelFilter, ListFilter, ReplayBound, ReplayFrom, ReplayRequest,
 };
+pub use message::{BatchForm, BatchPlace, RecordProgress, ReplayState};
 pub use push::PushTarget;
-pub use remote::{Played, RemoteArchive, RemoteError};
+pub use remote_archive::{Played, RemoteArchive, RemoteError};
+pub use remote_copy::{CopyError, CopySource, CopyTarget, copy_remote};
 pub use server::{ArchiveService, ServiceOptions, ServiceReply, ServiceRequest};
+pub use service_bug::ServiceBug;
+pub use service_limits::ServiceLimits;

@@ -3,8 +3,8 @@
 //! [`ClientMessage`] and [`ServerMessage`] decode without copying their bodies. Bytes that decode are the encoding of the
 //! decoded message.
 
-use crate::answer::{ArchiveAnswer, Refusal, RefusalCode};
-use crate::operation::ArchiveOperation;
+use crate::archive_answer::{ArchiveAnswer, Refusal, RefusalCode};
+use crate::archive_operation::ArchiveOperation;
 use seatrial_machine::FieldReader;
 pub use seatrial_machine::MessageError;
 

@@ -1,9 +1,9 @@
 //! Copies recordings into a running service: sends it the blocks of a source.
 
-use crate::client::{ArchiveClient, BlockBatch};
-use crate::copy::{CopyError, CopySource};
-use crate::operation::CopyRequest;
-use crate::remote::RemoteArchive;
+use crate::archive_client::{ArchiveClient, BlockBatch};
+use crate::archive_operation::CopyRequest;
+use crate::remote_archive::RemoteArchive;
+use crate::remote_copy::{CopyError, CopySource};
 use seatrial_archive::Origin;
 use seatrial_archive::RecordingId;
 use seatrial_archive::{BATCH_LENGTH, Position};

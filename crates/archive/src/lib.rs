@@ -22,7 +22,7 @@
 //! - `recording.rs`, `recording/`: the writer, its progress, and the recovery of a recording's end
 //! - `archive.rs`, `archive/`: start, extend, truncate, purge, delete; recovery, repair, views of the catalog
 //! - `cursor.rs`, `cursor/`: replay, from any position, into a live recording if asked
-//! - `verify.rs`, `verify/`: checks of whole recordings on several threads
+//! - `verification.rs`, `verification/`: checks of whole recordings on several threads
 //! - `digest.rs`: one number for the messages of a recording
 //! - `publication.rs`, `publication/`: many threads, one recorder; group commit
 //! - `sample_recording.rs`: recordings built for the tests
@@ -39,7 +39,7 @@ mod recording;
 #[cfg(test)]
 mod sample_recording;
 mod segment;
-mod verify;
+mod verification;
 
 pub use archive::{
     Archive, ArchiveError, CatalogRepair, CatalogView, Description, Recovered, RecoveredRecording,
@@ -68,6 +68,6 @@ pub use segment::{
     SEGMENT_BLOCK_LENGTH, SEGMENT_HEADER_LENGTH, SEGMENT_LENGTH, SEGMENT_LENGTH_MAX,
     SEGMENT_LENGTH_MIN, SegmentError, SegmentHeader, SegmentName,
 };
-pub use verify::{
+pub use verification::{
     RecordingReport, VerifyDamage, VerifyFault, VerifyOptions, VerifyProgress, verify,
 };

@@ -1,7 +1,7 @@
 //! Periods of faults, from the nemesis operations of a history.
 
 use crate::short_text::error_text;
-use crate::target::TargetText;
+use crate::target_text::TargetText;
 use seatrial_history::{History, Op, Value};
 use seatrial_machine::{FaultEffect, FaultInfo};
 use std::collections::BTreeSet;

@@ -42,7 +42,7 @@ mod log_search;
 mod log_time;
 mod nearest;
 pub mod short_text;
-mod target;
+mod target_text;
 
 pub use cause_search::{CauseSearch, CauseSubject};
 pub use fault_window::{FaultWindow, fault_windows};

@@ -1,6 +1,6 @@
 //! Transactions that go from a file into a checker without becoming operations.
 
-use crate::driver::{CheckStage, Stopped, Watch};
+use crate::check_loop::{CheckStage, Stopped, Watch};
 use crate::infer::{MopKind, Shapes};
 use seatrial_checker::Overview;
 use seatrial_history::{OpType, Stamps, TransactionSink};

@@ -1,6 +1,6 @@
 //! A test file that is checked while it is written.
 
-use crate::driver::{
+use crate::check_loop::{
     CheckAnswer, Partial, RunningCheck, SharedSource, Stopped, Watch, finish, references, start,
 };
 use crate::prefix_check::PrefixChecks;
@@ -105,7 +105,7 @@ impl<'c> Follower<'c> {
         let to = file.len().min(from.saturating_add(STEP_LENGTH));
         file.round_from(from, buffer, &mut |fresh| {
             overview.take(fresh);
-            crate::driver::push(running, fresh, *threads);
+            crate::check_loop::push(running, fresh, *threads);
             *position = fresh.first_position() + fresh.len() as u64;
             if *position < to {
                 ControlFlow::Continue(())

@@ -35,30 +35,32 @@
 //! but a test file that is followed, and no clock is read: [`Watch`] says when to stop.
 
 mod ahead;
-mod driver;
+mod certificate_replay;
+mod check_loop;
+mod check_question;
 mod feed;
 mod file_stretch;
 mod follower;
 pub mod infer;
 mod minimum_load;
 mod prefix_check;
-mod question;
 mod registry;
-mod replay;
 mod settle;
 mod suite_workloads;
 mod workloads;
 
 pub use ahead::{ChunkReadAhead, Give, round_of};
-pub use driver::{
+pub use certificate_replay::{is_refuted, prove, replay};
+pub use check_loop::{
     CheckAnswer, CheckOptions, CheckStage, SharedSource, Stopped, Unwatched, Watch, check,
     references,
 };
+pub use check_question::{
+    CheckQuestion, NODE_STATES, Request, RequestError, needs_shapes, question,
+};
 pub use follower::Follower;
 pub use minimum_load::MinimumLoad;
-pub use question::{CheckQuestion, NODE_STATES, Request, RequestError, needs_shapes, question};
 pub use registry::{CHECKERS, Entry, UnknownName, by_name, entry, for_workload, names, proves};
-pub use replay::{is_refuted, prove, replay};
 pub use seatrial_data_models::{StateTableRow, TableModel};
 pub use seatrial_linear::ModelChecker;
 pub use settle::Ground;

@@ -1,6 +1,6 @@
 //! Checkers of workloads that belong to a suite and are in no table of this crate.
 
-use crate::question::{Request, build};
+use crate::check_question::{Request, build};
 use crate::registry::UnknownName;
 use seatrial_checker::Checker;
 use seatrial_isolation::Isolation;
@@ -85,7 +85,7 @@ pub(crate) fn is_of_suite(request: &Request, attributes: &Json) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::question::{RequestError, needs_shapes, question};
+    use crate::check_question::{RequestError, needs_shapes, question};
     use crate::registry::by_name;
     use seatrial_inference::Inference;
     use serde_json::json;

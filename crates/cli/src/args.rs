@@ -1,24 +1,24 @@
 //! Command-line arguments: one table of verbs and options, from which clap makes parser and help.
 
-mod bench;
-mod check;
+mod bench_arguments;
+mod check_arguments;
 mod own_system;
-mod plan;
+mod plan_arguments;
 mod show_arguments;
-mod workload;
+mod workload_arguments;
 
 use crate::opened::Opening;
 use crate::source::Reading;
 use crate::suites::HELP_WIDTH;
 use crate::version;
 use anyhow::{Result, anyhow};
-pub(crate) use bench::{
+pub(crate) use bench_arguments::{
     BenchArguments, BenchEnduranceArguments, BenchLoadArguments, BenchOpenArguments, BenchTopic,
 };
-pub(crate) use check::CheckArguments;
+pub(crate) use check_arguments::CheckArguments;
 use clap::{Args, Parser, Subcommand};
 pub(crate) use own_system::{ClientArguments, ClientCheckArguments, ClientVerb, InitArguments};
-pub(crate) use plan::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb};
+pub(crate) use plan_arguments::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb};
 use seatrial_archive_commands::ArchiveArguments;
 use seatrial_check::MinimumLoad;
 use seatrial_interchange::import::ImportOptions;
@@ -29,7 +29,7 @@ pub(crate) use show_arguments::ShowArguments;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-pub(crate) use workload::WorkloadArguments;
+pub(crate) use workload_arguments::WorkloadArguments;
 
 /// Puts distributed systems through their sea trials: generates operations, drives a system while injecting faults,
 /// records the history, and proves from the history alone whether it satisfies a consistency model.

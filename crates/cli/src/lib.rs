@@ -21,12 +21,12 @@ mod meter;
 mod node_logs;
 mod opened;
 mod place;
-mod plan;
-mod progress;
+mod plan_file;
 mod resources;
 mod source;
 mod suite_tools;
 mod suites;
+mod test_screen;
 mod verdict_exit;
 mod version;
 

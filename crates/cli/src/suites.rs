@@ -1,6 +1,6 @@
 //! The suites of this program: from their list come the verbs' options, help texts and dispatch.
 
-use crate::plan::PlanFile;
+use crate::plan_file::PlanFile;
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, ArgMatches, Command};

@@ -1,6 +1,6 @@
 //! A store of linearizable objects: sets, logs, block devices, registers, semaphores, locks.
 
-use super::options::{DatabaseOptions, DatabaseWorkload};
+use super::database_options::{DatabaseOptions, DatabaseWorkload};
 use super::step::{OperationFate, StepResult};
 use seatrial_generator::Places;
 use seatrial_history::{Key, OpType, Symbol, Value};

@@ -34,27 +34,27 @@
 //! # Ok::<(), seatrial_database::OptionsError>(())
 //! ```
 //!
-//! Files in reading order: `options.rs` and `anomaly.rs` (what can be simulated, and which level excludes what), this file
-//! (clients and events), `system.rs` with the stores `transactions.rs`, `objects.rs`, `queue.rs` and `data_types.rs`, and
-//! `planting.rs`.
+//! Files in reading order: `database_options.rs` and `planted_anomaly.rs` (what can be simulated, and which level excludes
+//! what), this file (clients and events), `system.rs` with the stores `txn_store.rs`, `objects.rs`, `queue_store.rs` and
+//! `data_types.rs`, and `planting.rs`.
 //!
 //! What is absent: this crate has no clock, thread or file (time is virtual), and calls no checker. Which model a history
 //! violates is known because the violation was planted.
 
-mod anomaly;
 mod data_types;
-mod keys;
+mod database_options;
+mod live_keys;
 mod objects;
-mod options;
+mod planted_anomaly;
 mod planting;
-mod queue;
+mod queue_store;
 mod step;
-mod store;
 mod system;
-mod transactions;
+mod txn_store;
+mod version_store;
 
-pub use anomaly::Anomaly;
-pub use options::{DatabaseOptions, DatabaseWorkload, OptionsError, StoreLevel};
+pub use database_options::{DatabaseOptions, DatabaseWorkload, OptionsError, StoreLevel};
+pub use planted_anomaly::Anomaly;
 
 use planting::{Planting, PlantingTurn};
 use seatrial_history::Stamps;

@@ -1,9 +1,9 @@
 //! A store of registers or sets: each key is an independent object.
 
-use super::keys::LiveKeys;
-use super::options::{DatabaseOptions, DatabaseWorkload, StoreLevel};
+use super::database_options::{DatabaseOptions, DatabaseWorkload, StoreLevel};
+use super::live_keys::LiveKeys;
 use super::step::{OperationFate, StepResult};
-use super::store::{LAG_COMMITS_MAX, VersionStore};
+use super::version_store::{LAG_COMMITS_MAX, VersionStore};
 use seatrial_history::{Key, OpType, Symbol, Value};
 use seatrial_machine::Rng;
 use std::sync::Arc;

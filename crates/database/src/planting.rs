@@ -1,8 +1,8 @@
 //! Planting of anomalies: when one begins, and which client runs which of its operations.
 
-use super::anomaly::{Anomaly, KEYS_MAX, MEMBERS_MAX, Member, PlantedMop};
 use super::data_types::PERMITS;
-use super::options::{DatabaseOptions, DatabaseWorkload};
+use super::database_options::{DatabaseOptions, DatabaseWorkload};
+use super::planted_anomaly::{Anomaly, KEYS_MAX, MEMBERS_MAX, Member, PlantedMop};
 use seatrial_history::{Key, Mop, Observed, OpType, Symbol, Value};
 use seatrial_machine::Rng;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! The store of a workload, behind one type: transactions, objects, a queue, or a data type.
 
-use super::anomaly::Anomaly;
 use super::data_types::TypedStore;
+use super::database_options::{DatabaseOptions, DatabaseWorkload};
 use super::objects::ObjectStore;
-use super::options::{DatabaseOptions, DatabaseWorkload};
-use super::queue::QueueStore;
+use super::planted_anomaly::Anomaly;
+use super::queue_store::QueueStore;
 use super::step::{OperationFate, StepResult};
-use super::transactions::TxnStore;
+use super::txn_store::TxnStore;
 use seatrial_history::Stamps;
 use seatrial_history::{Symbol, Value};
 use seatrial_machine::Rng;

@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::generator::time_of;
 use crate::schedule::Synchronize;
-use crate::validate::GeneratorFailure;
+use crate::validate_operations::GeneratorFailure;
 use crate::weighted_order::WeightedOrder;
 use crate::{Context, Generator, Next, Tree};
 

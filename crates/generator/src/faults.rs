@@ -4,17 +4,17 @@
 //! configured by [`FaultOptions`], and both are pure: `runner` carries out their operations on real nodes, `sim` in its
 //! world.
 
+mod fault_operation;
+mod fault_schedule;
 mod healing;
 mod membership;
-mod operation;
 mod package;
-mod schedule;
 mod target;
 
+pub use fault_operation::{NotAFault, fault_of, fault_operation, fault_value};
+pub use fault_schedule::FaultSchedule;
 pub use healing::Healing;
 pub use membership::{Membership, membership_of, membership_value};
-pub use operation::{NotAFault, fault_of, fault_operation, fault_value};
-pub use schedule::FaultSchedule;
 pub use target::{FaultTarget, parse_fault};
 
 use seatrial_machine::unknown_name;

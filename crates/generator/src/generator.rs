@@ -10,7 +10,7 @@ use crate::hooks::{FriendlyExceptions, OnUpdate, Trace, Traced, renamed};
 use crate::partition::{OnThreads, ProcessLimit};
 use crate::schedule::{Delay, Limit, Repeat, Stagger, Synchronize, TimeLimit, UntilOk};
 use crate::timing::{Cache, ConcurrencyLimit, DelayTil};
-use crate::validate::{GeneratorFailure, Validate};
+use crate::validate_operations::{GeneratorFailure, Validate};
 use crate::{Context, Thread};
 
 /// The next operation of a test as a pure function: it depends only on the generator's random stream, the contexts and

@@ -6,7 +6,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::validate::GeneratorFailure;
+use crate::validate_operations::GeneratorFailure;
 use crate::{Context, Generator, Next, Tree};
 
 /// See [`Generator::on_update`].

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::context::Threads;
 use crate::generator::{LOG, SLEEP, is_special, time_of};
 use crate::partition::retry_time;
-use crate::validate::{GeneratorFailure, check, failure};
+use crate::validate_operations::{GeneratorFailure, check, failure};
 use crate::{Generator, Next, Thread};
 
 /// Operations begun in one turn; further ones wait for the next turn, so that completions are recorded in between.

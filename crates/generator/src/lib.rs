@@ -324,8 +324,8 @@
 //! 2. `context.rs`: threads, processes, contexts; thread sets as bitmaps.
 //! 3. `combine.rs`, with `weighted_order.rs` (random choice), then `schedule.rs`, `timing.rs`, `hooks.rs`.
 //! 4. `partition.rs` and `per_process.rs`: combinators that divide threads, processes and keys.
-//! 5. `validate.rs`, `interpreter.rs`, `simulation.rs`: how a generator is run.
-//! 6. `faults.rs` and its folder; `workload.rs` and its folder, with `distribution.rs`; `test_phases.rs` joins both.
+//! 5. `validate_operations.rs`, `interpreter.rs`, `generator_simulation.rs`: how a generator is run.
+//! 6. `faults.rs` and its folder; `workload.rs` and its folder, with `key_distribution.rs`; `test_phases.rs` joins both.
 //!
 //! `docs/guide/generators.md` lists the golden schedule of each combinator and the differences from Jepsen.
 //!
@@ -341,18 +341,18 @@
 
 mod combine;
 mod context;
-mod distribution;
 mod faults;
 mod generator;
+mod generator_simulation;
 mod hooks;
 mod interpreter;
+mod key_distribution;
 mod partition;
 mod per_process;
 mod schedule;
-mod simulation;
 mod test_phases;
 mod timing;
-mod validate;
+mod validate_operations;
 mod weighted_order;
 pub mod workload;
 
@@ -361,7 +361,6 @@ pub use combine::{
     flip_flop, function, function_of, mix, phases, sequence, shortest_any, weighted_mix,
 };
 pub use context::{Context, THREADS_MAX, Thread, ThreadFilter, ThreadSet, Threads};
-pub use distribution::{KeyDistribution, Places, Skew};
 pub use faults::{
     FaultError, FaultOptions, FaultOrder, FaultPackage, FaultSchedule, FaultTarget, Healing,
     Membership, NotAFault, fault_of, fault_operation, fault_package, fault_value, membership_of,
@@ -370,18 +369,19 @@ pub use faults::{
 pub use generator::{
     Generator, LOG, Next, SLEEP, SingleOp, Tree, is_special, log, not_before, operation, sleep,
 };
+pub use generator_simulation::{SimulatedReply, Simulation};
 pub use hooks::{
     FriendlyExceptions, GeneratorPromise, OnUpdate, PromisedGenerator, Trace, Traced, promise,
     renamed,
 };
 pub use interpreter::{Interpreter, InterpreterOptions, InterpreterReply, InterpreterRequest};
+pub use key_distribution::{KeyDistribution, Places, Skew};
 pub use partition::{
     ConcurrentKeys, EachThread, OnThreads, ProcessLimit, Reserve, concurrent_keys, each_thread,
     reserve,
 };
 pub use per_process::{EachProcess, SequentialKeys, each_process, sequential_keys};
 pub use schedule::{Delay, Limit, Repeat, Stagger, Synchronize, TimeLimit, UntilOk};
-pub use simulation::{SimulatedReply, Simulation};
 pub use test_phases::{TestPhases, TestPhasesOptions, test_phases};
 pub use timing::{Cache, ConcurrencyLimit, CycleTimes, DelayTil, cycle_times};
-pub use validate::{GeneratorFailure, Validate};
+pub use validate_operations::{GeneratorFailure, Validate};

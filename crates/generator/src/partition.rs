@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::combine::{EarliestChoice, ask};
 use crate::context::ThreadSet;
 use crate::generator::time_of;
-use crate::validate::GeneratorFailure;
+use crate::validate_operations::GeneratorFailure;
 use crate::weighted_order::sort_key;
 use crate::{Context, Generator, Next, Thread, ThreadFilter, Tree};
 

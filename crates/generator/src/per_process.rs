@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::context::ThreadSet;
 use crate::generator::time_of;
-use crate::validate::GeneratorFailure;
+use crate::validate_operations::GeneratorFailure;
 use crate::{Context, Generator, Next, Tree};
 
 /// A generator for each process. See [`each_process`].

@@ -21,32 +21,32 @@
 mod bank;
 mod counter;
 mod final_operations;
-mod keys;
 mod locks;
 mod logs;
 mod long_fork;
 mod monotonic;
-mod options;
 mod queue;
-mod registers;
+mod register;
+mod rotating_keys;
 mod set;
 mod transactions;
 mod unique_ids;
+mod workload_options;
 
 pub use bank::{BankOptions, banks};
 pub use counter::counters;
 pub use final_operations::{drain, final_read, final_reads};
-pub use keys::{KeyOptions, RotatingKeys};
 pub use locks::{LockWorkload, REFUSALS_MAX, locks};
 pub use logs::{FinalPolls, LogOptions, LogWorkload, POLLS_MAX, logs};
 pub use long_fork::{LongForks, long_forks};
 pub use monotonic::monotonics;
-pub use options::{WorkloadError, WorkloadOptions};
 pub use queue::queues;
-pub use registers::{RegisterOptions, Registers, cas_registers, registers};
+pub use register::{RegisterOptions, Registers, cas_registers, registers};
+pub use rotating_keys::{KeyOptions, RotatingKeys};
 pub use set::sets;
 pub use transactions::{TransactionOptions, TxnWorkload, list_append, rw_register};
 pub use unique_ids::unique_ids;
+pub use workload_options::{WorkloadError, WorkloadOptions};
 
 use crate::Generator;
 use Changeable::{Keys, Nothing, Transactions as Txns};

@@ -1,12 +1,12 @@
 //! The server: one machine, its connections, its disk and its clock.
 
-use crate::clock::{self, ServerClock};
-use crate::disk::{self, Durable, LogTask, MachineDisk};
+use crate::host_limits::{HostLimits, files_max};
 use crate::key::SecretKey;
-use crate::limits::{HostLimits, files_max};
+use crate::machine_disk::{self, Durable, LogTask, MachineDisk};
 use crate::net::{Connections, INBOX_MAX, NetworkInput, listen};
 use crate::opening::Protocol;
 use crate::peer::PeerOptions;
+use crate::server_clock::{self, ServerClock};
 use crate::stage_times::StageTimes;
 use crate::status_server::{self, StatusListener, StatusThread};
 use crate::tls::TlsCredentials;
@@ -202,7 +202,7 @@ fn serve_local<M: Machine>(
     stop: impl Future<Output = ()>,
 ) -> Result<(), HostError> {
     let runtime = runtime()?;
-    let folder = disk::open(&options.data)?;
+    let folder = machine_disk::open(&options.data)?;
     let Booted { machine, logs } = boot(&folder.data).map_err(|reason| HostError::Boot {
         path: options.data.clone(),
         reason,
@@ -517,7 +517,7 @@ impl<M: Machine> MachineServer<M> {
                 }
                 () = self.sleep_until(wake) => self.turn(Input::Wake),
                 _ = description.tick(), if self.status.is_some() => self.describe(),
-                () = tokio::time::sleep(clock::INTERVAL), if self.clock.is_adjustable() => {
+                () = tokio::time::sleep(server_clock::INTERVAL), if self.clock.is_adjustable() => {
                     self.clock.obey(false);
                 }
             }

@@ -24,9 +24,10 @@
 //!
 //! # Reading order
 //!
-//! `drive.rs` (the loop of a server), `disk.rs` (logs), `net.rs` with `receive.rs`, `budget.rs` and `send.rs` (connections and
-//! the memory that they may hold), `opening.rs` and `key.rs` (authentication), `peer.rs` (other nodes), `connection.rs`,
-//! `session.rs` and `link.rs` (clients), `status_server.rs` (a page and metrics of the machine and its connections).
+//! `drive.rs` (the loop of a server), `machine_disk.rs` (logs), `net.rs` with `receive.rs`, `budget.rs` and
+//! `connection_writer.rs` (connections and the memory that they may hold), `opening.rs` and `key.rs` (authentication),
+//! `peer.rs` (other nodes), `connection.rs`, `session.rs` and `link.rs` (clients), `status_server.rs` (a page and metrics of
+//! the machine and its connections).
 //!
 //! # What is absent
 //!
@@ -40,21 +41,21 @@
 
 mod budget;
 mod byte_stream;
-mod clock;
 mod connection;
-mod disk;
+mod connection_writer;
 mod drive;
+mod host_limits;
 mod key;
-mod limits;
 mod link;
 mod loop_disk;
+mod machine_disk;
 mod net;
 mod node_probe;
 mod notice;
 mod opening;
 mod peer;
 mod receive;
-mod send;
+mod server_clock;
 mod session;
 mod stage_times;
 mod status_server;
@@ -63,19 +64,19 @@ mod tls;
 mod whole;
 pub mod wire;
 
-pub use clock::ClockOrder;
 pub use connection::ConnectOptions;
 pub use drive::{
     GuestOptions, HostError, ListenOptions, LocalCallers, ReplySink, ServeOptions, serve,
     serve_guest, serve_machine, serve_with_callers,
 };
+pub use host_limits::HostLimits;
 pub use key::{SecretKey, random_bytes};
-pub use limits::HostLimits;
 pub use link::{BlockingLink, LinkOptions, PeerLink};
 pub use loop_disk::{JournalFlush, LoopDisk};
 pub use opening::{ClientOpening, OpeningError, Protocol};
 pub use peer::{Cluster, HostCounts, HostMetrics, PeerCounts, PeerLimits, PeerOptions};
 pub use seatrial_machine::{Booted, DataFolder, Peer};
+pub use server_clock::ClockOrder;
 pub use session::{Session, SessionOptions};
 pub use status_server::StatusListener;
 pub use terminated::terminated;

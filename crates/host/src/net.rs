@@ -2,14 +2,14 @@
 
 use crate::byte_stream::{self, TlsSession};
 use crate::connection::ConnectOptions;
+use crate::connection_writer::{ConnectionWriter, Unsent};
 use crate::drive::ListenOptions;
-use crate::limits::HostLimits;
+use crate::host_limits::HostLimits;
 use crate::node_probe::{NodeProbe, ProbeResult};
 use crate::notice::Notices;
 use crate::opening;
 use crate::peer::{self, Peers};
 use crate::receive::{ConnectionReader, ConnectionState, HeldMemory, OpeningReplies, Receiving};
-use crate::send::{ConnectionWriter, Unsent};
 use crate::tls::TlsCredentials;
 use crate::wire;
 use seatrial_machine::{MetricValue, NodeId, StatusSheet};

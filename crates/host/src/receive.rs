@@ -2,11 +2,11 @@
 
 use crate::budget::{Budget, MemoryShare, Rank, Turn};
 use crate::byte_stream::ReadSide;
+use crate::connection_writer::Unsent;
+use crate::host_limits::HostLimits;
 use crate::key::{self, SecretKey};
-use crate::limits::HostLimits;
 use crate::net::NetworkInput;
 use crate::opening::{self, OpeningStep, Protocol, ServerOpening};
-use crate::send::Unsent;
 use crate::wire;
 use crate::wire::PREFIX_LENGTH;
 use seatrial_machine::NodeId;

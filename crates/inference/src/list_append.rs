@@ -14,28 +14,30 @@
 //! ```
 
 mod definite;
-mod edges;
 mod gather;
 mod late;
+mod list_edges;
+mod list_proof;
+mod list_table;
 mod lists;
-mod online;
-mod proof;
-mod reads;
+mod online_lists;
+mod read_anomalies;
 mod renaming;
 mod reordered;
 mod strict_order;
-mod table;
 mod unread;
 mod window_record;
 mod witness_context;
 mod witness_explanation;
 
 use crate::graph_verdict::{VerdictInputs, verdict};
-use edges::OrderKinds;
 use gather::ListFold;
 use late::LateKeyFold;
+use list_edges::OrderKinds;
+use list_proof::{is_absence_of_cycles, is_of_commits};
+use list_table::{ListTable, ListsError};
 use lists::OrderedLists;
-use online::OnlineLists;
+use online_lists::OnlineLists;
 use seatrial_checker::{
     Aims, Anomaly, Checker, Component, Finding, Findings, OnlineChecker, Robustness, Verdict,
     WindowFigures, check_source,
@@ -49,7 +51,6 @@ use seatrial_isolation::WithoutTimes;
 use seatrial_isolation::explain::{self, RecordedTransactions as _};
 use seatrial_verify::Certificate;
 use std::collections::{BTreeMap, BTreeSet};
-use table::{ListTable, ListsError};
 use window_record::WindowRecord;
 use witness_context::WitnessContext;
 use witness_explanation::WitnessExplanation;
@@ -205,7 +206,7 @@ impl ListAppend {
             found: &record.found,
             proof,
             is_established: &|level| {
-                is_known && (proof::is_absence_of_cycles(level) || proof::is_of_commits(level))
+                is_known && (is_absence_of_cycles(level) || is_of_commits(level))
                     || proof.is_some() && self.level.implies(level)
             },
             undecided,
@@ -221,7 +222,7 @@ impl ListAppend {
             ..verdict(findings, &summary)
         };
         let certificate = if certify {
-            proof::certificate(self.level, record, &mut verdict)
+            list_proof::certificate(self.level, record, &mut verdict)
         } else {
             None
         };

@@ -5,22 +5,22 @@
 //! `reasons` (explanations) and `proof` (certificates).
 
 mod chains;
-mod edges;
 mod exact;
 mod inference;
 mod key_accesses;
-mod proof;
 mod reasons;
+mod register_edges;
+mod register_proof;
 mod version_orders;
 mod zones;
 
 pub use inference::{Inference, UnknownInference};
 
 use crate::graph_verdict::{TransactionTally, VerdictInputs, verdict};
-use edges::RegisterDependencies;
 use exact::ExactDecision;
 use inference::{SourceSet, VersionOrderSource};
 use key_accesses::KeyAccesses;
+use register_edges::RegisterDependencies;
 use seatrial_checker::{
     Aims, Anomaly, Checked, Checker, Findings, InferenceFigures, OnlineChecker, Robustness,
     Validity, Verdict,
@@ -143,9 +143,9 @@ impl RwRegister {
         };
         let mut certificate = Certificate::new(self.level.name(), proof);
         if let Proof::Findings(found) = &certificate.proof {
-            certificate.assumptions = proof::assumptions(found);
+            certificate.assumptions = register_proof::assumptions(found);
             if let Some(order) = &self.order {
-                certificate.transaction_order = proof::order_of(found, order);
+                certificate.transaction_order = register_proof::order_of(found, order);
             }
         }
         (verdict, Some(certificate))

@@ -18,22 +18,22 @@ mod fressian;
 mod jepsen;
 mod json;
 mod known;
-mod operation;
+mod operation_builder;
 mod operations;
 mod porcupine;
 mod porcupine_json;
 pub mod registers;
 mod sequence;
-mod stream;
+mod text_operations;
 mod timed_rows;
-mod transaction;
+mod transaction_row;
 
 pub use chunks::{ChunkReadError, TextChunks};
 pub use jepsen::{JepsenError, JepsenFile, JepsenOperations, is_jepsen};
 pub use operations::FileOperations;
 
 use edn::EdnReader;
-use operation::KeyPlace;
+use operation_builder::KeyPlace;
 use seatrial_history::{History, Op};
 use std::fmt;
 use std::io::Read;

@@ -42,7 +42,7 @@
 //! once no further byte can turn it into an operation, memory is bounded by the longest operation (64 MiB in text), and
 //! the same bytes yield the same operations and errors for any length of reads. `Sequence` numbers operations, gives
 //! processes to those without, and rejects what one process cannot have done. A transaction in its usual spelling goes from
-//! bytes to columns without becoming an operation (`import/transaction.rs`); tests compare this path with the general one.
+//! bytes to columns without becoming an operation (`import/transaction_row.rs`); tests compare this path with the general one.
 //!
 //! Every error is an [`import::ImportError`]: the file's name, a [`import::SourcePosition`] (line and column from 1, or a byte
 //! offset from 0), and the problem. After an error an iterator ends: operations before it were correct.
@@ -85,10 +85,11 @@
 //! # Files in reading order
 //!
 //! - `import.rs`, `import/operations.rs`: formats, detection, errors; the iterator over any format
-//! - `import/stream.rs`: the window over a text and its loop
-//! - `import/edn.rs`, `import/json.rs`, `import/porcupine.rs`: parsers; `import/operation.rs`: from EDN maps to operations
+//! - `import/text_operations.rs`: the window over a text and its loop
+//! - `import/edn.rs`, `import/json.rs`, `import/porcupine.rs`: parsers; `import/operation_builder.rs`: from EDN maps to
+//!   operations
 //! - `import/sequence.rs`: indices and processes; `import/chunks.rs`: chunks instead of operations
-//! - `import/transaction.rs`, `import/known.rs`: the fast path for transactions
+//! - `import/transaction_row.rs`, `import/known.rs`: the fast path for transactions
 //! - `import/registers.rs`, then its folder: formats of transactions, all with `advance(input, sink, place)`
 //! - `import/fressian.rs`, `import/jepsen.rs`: Jepsen's binary files
 //! - `header.rs`: provenance in texts; `export.rs`, `export/registers.rs`: writers

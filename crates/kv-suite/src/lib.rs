@@ -14,10 +14,10 @@
 //!
 //! # Reading order
 //!
-//! `lib.rs` (what the suite declares), `operation.rs` with `data.rs` (an operation as transactions), `data/native.rs` and any
-//! other file of `data/`, one per data type; `processes.rs`, `client.rs` and `connection.rs` (real tests), `simulated.rs`
-//! (simulated tests); `tools.rs` (commands: `seatrial kv`);
-//! `kv_bench.rs` (`seatrial bench kv`).
+//! `lib.rs` (what the suite declares), `operation_in_progress.rs` with `data.rs` (an operation as transactions),
+//! `data/native.rs` and any other file of `data/`, one per data type; `processes.rs`, `kv_client.rs` and
+//! `shared_connection.rs` (real tests), `simulated.rs` (simulated tests); `tools.rs` (commands: `seatrial kv`); `kv_bench.rs`
+//! (`seatrial bench kv`).
 //!
 //! # What is absent
 //!
@@ -27,24 +27,24 @@
 //! - No checker: the crate `check` chooses them by the workload's name.
 
 mod checkpoint_options;
-mod client;
-mod connection;
 mod credentials;
 mod data;
 mod encoding;
 mod kv_bench;
-mod node;
+mod kv_client;
 mod node_cluster;
-mod operation;
+mod node_process;
+mod operation_in_progress;
 mod process_members;
 mod processes;
+mod shared_connection;
 mod simulated;
 mod tools;
 
 use checkpoint_options::CheckpointOptions;
-use client::KvClients;
 use credentials::Credentials;
 use data::ABORT;
+use kv_client::KvClients;
 use processes::{KeyFile, KvSystem};
 use seatrial_generator::Generator;
 use seatrial_generator::workload::{self, Workload, WorkloadOptions};
@@ -395,7 +395,7 @@ impl Suite for Kv {
     }
 
     fn run_node(&self, setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
-        node::run(setup)
+        node_process::run(setup)
     }
 
     fn simulator(&self) -> Option<&dyn Simulator> {

@@ -1,8 +1,8 @@
 //! The store as node processes.
 
 use crate::checkpoint_options::CheckpointOptions;
-use crate::connection::connect;
 use crate::credentials::Credentials;
+use crate::shared_connection::connect;
 use seatrial_host::{Protocol, SecretKey};
 use seatrial_kv::message;
 use seatrial_kv::{Outcome, StateDigest, Transaction, TransactionClientOptions};

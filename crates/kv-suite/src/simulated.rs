@@ -3,7 +3,7 @@
 mod operator;
 
 use crate::data::Consumer;
-use crate::operation::{OperationAction, OperationInProgress};
+use crate::operation_in_progress::{OperationAction, OperationInProgress};
 use crate::processes::node_state;
 use crate::{Kv, SUITE, store_bug};
 use operator::{OPERATOR, Operator};

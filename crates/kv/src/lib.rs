@@ -58,11 +58,11 @@
 //!
 //! # Reading order
 //!
-//! `replica.rs` (the loop), `replica/incoming.rs` (what arrives), `store_command.rs` and `pending.rs` (what an entry
-//! carries), `replica/callers.rs` and `replica/waiting_reads.rs` (who waits), `journal.rs`, `journal_mark.rs` and
-//! `recovery.rs` (durability), `replica/rejoin.rs` (a lost journal), `state.rs` with `session.rs` (execution, exactly once),
-//! `checkpoint.rs` and `replica/state_digest.rs` (files and digests of a state: `docs/formats/kv-checkpoint.md`), `client.rs`,
-//! `message.rs`, `replica_message.rs`, `status_message.rs`.
+//! `replica.rs` (the loop), `replica/incoming.rs` (what arrives), `store_command.rs` and `pending.rs` (what an entry carries),
+//! `replica/callers.rs` and `replica/waiting_reads.rs` (who waits), `journal.rs`, `journal_mark.rs` and `recovery.rs`
+//! (durability), `replica/rejoin.rs` (a lost journal), `state.rs` with `session_table.rs` (execution, exactly once),
+//! `checkpoint.rs` and `replica/state_digest.rs` (files and digests of a state: `docs/formats/kv-checkpoint.md`),
+//! `transaction_client.rs`, `message.rs`, `replica_message.rs`, `status_message.rs`.
 //!
 //! # What is absent
 //!
@@ -81,7 +81,6 @@ mod bug;
 )]
 mod checkpoint;
 mod checkpoint_schedule;
-mod client;
 mod journal;
 mod journal_mark;
 pub mod message;
@@ -90,11 +89,12 @@ mod pending;
 mod recovery;
 mod replica;
 mod replica_message;
-mod session;
+mod session_table;
 mod state;
 mod status_message;
 mod store_command;
 mod transaction;
+mod transaction_client;
 
 pub use admin_message::{AdminClient, AdminReply, AdminRequest};
 pub use answer::{Answer, Answers, Elements, KeyRange, List};
@@ -103,7 +103,6 @@ pub use checkpoint::{
     CheckpointDiff, CheckpointError, CheckpointFiles, CheckpointSummary, DiffError, KeyDifference,
     changes_since, diff_checkpoints,
 };
-pub use client::{TransactionClient, TransactionClientOptions};
 pub use journal::JOURNAL;
 pub use outcome::{Doubt, Failure, Outcome};
 pub use recovery::BootError;
@@ -114,3 +113,4 @@ pub use replica::{
 pub use replica_message::LENGTH_MAX as WIRE_LENGTH_MAX;
 pub use status_message::StatusProbe;
 pub use transaction::{Operation, Operations, Transaction, TransactionError};
+pub use transaction_client::{TransactionClient, TransactionClientOptions};

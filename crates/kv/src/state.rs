@@ -8,7 +8,7 @@ mod stored_list;
 
 use crate::answer::put_done;
 use crate::message::Code;
-use crate::session::Sessions;
+use crate::session_table::Sessions;
 use crate::transaction::{Operation, Operations};
 #[allow(unused_imports, reason = "for the replica")]
 pub(crate) use request::AppliedRequest;

@@ -1,7 +1,7 @@
 //! Overwrites that nothing reads, which a search of a contended register need not order.
 
+use crate::linearization_search::{NONE, Search, Transitions};
 use crate::object::ObjectOperation;
-use crate::search::{NONE, Search, Transitions};
 use crate::values::StateId;
 use seatrial_history::FixedMap;
 

@@ -1,7 +1,7 @@
 //! The operation that no order can pass, found by searches of beginnings.
 
+use crate::linearization_search::{Counterexample, OrderResult, Transitions};
 use crate::object::{NEVER, ObjectOperation};
-use crate::search::{Counterexample, OrderResult, Transitions};
 use crate::values::ObjectStates;
 
 /// Why an object without linearization has none: the first completion up to which there is none, found by bisection. With fewer

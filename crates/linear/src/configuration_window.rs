@@ -2,13 +2,13 @@
 
 use crate::explanation::{ObjectWords, ViolationExcerpt};
 use crate::history_model::{HistoryModel, ValueNumbers};
+use crate::linearization_search::Counterexample;
 use crate::object::{NEVER, ObjectOperation};
 use crate::object_window::{
     ObjectWindow, WindowCounts, WindowEvent, WindowRefutation, WindowedType,
 };
 use crate::online_verdict::OnlineMethod;
 use crate::possible_states::{CONFIGURATIONS_MAX, OpenCall, PossibleStates, RefutedCall};
-use crate::search::Counterexample;
 use crate::values::StateId;
 use seatrial_checker::Checker;
 use seatrial_history::{FixedMap, Key, Op};

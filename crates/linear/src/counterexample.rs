@@ -1,6 +1,6 @@
 //! The counterexample of a search that found no linearization.
 
-use super::search::{Counterexample, NONE, Search, Transitions};
+use super::linearization_search::{Counterexample, NONE, Search, Transitions};
 use super::values::StateId;
 
 impl<T: Transitions> Search<'_, T> {

@@ -1,8 +1,8 @@
 //! The operations whose certain effect suffices for a contradiction.
 
+use crate::linearization_search::{Bound, Search, SearchResult, Transitions};
 use crate::model::{Action, Taken};
 use crate::object::{NEVER, ObjectOperation};
-use crate::search::{Bound, Search, SearchResult, Transitions};
 use crate::values::StateId;
 use seatrial_history::FixedMap;
 use seatrial_monitors::minimal;

@@ -1,10 +1,10 @@
 //! The explanation of a violation, in words.
 
 use crate::essential::Essential;
+use crate::linearization_search::Counterexample;
 use crate::model::{Action, Model, Taken};
 use crate::object::ObjectOperation;
 use crate::order_excerpt::OrderExcerpt;
-use crate::search::Counterexample;
 use crate::values::{ObjectStates, StateId, bounded_text};
 use seatrial_checker::{EssentialOperations, Finding, LinearizationWitness};
 use seatrial_history::{FixedMap, Key, Op, Value};

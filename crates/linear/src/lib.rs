@@ -32,8 +32,8 @@
 //!    depends are dropped first; each left makes a search dearer.
 //! 4. *Monitors* decide registers and collections whose values are unique, whatever the number of clients. A monitor that refutes
 //!    an object names a few operations that alone have no order.
-//! 5. *The search* is that of Wing and Gong with Lowe's memory of configurations, just in time: see `search.rs`. It has a
-//!    [`Bound`], and at the bound the verdict is unknown.
+//! 5. *The search* is that of Wing and Gong with Lowe's memory of configurations, just in time: see `linearization_search.rs`.
+//!    It has a [`Bound`], and at the bound the verdict is unknown.
 //!
 //! The result says which way was taken (`by_monitor`, `monitor`), and why an object was searched (`search_reason`).
 //!
@@ -90,6 +90,7 @@ mod explanation;
 mod gathering;
 mod history_model;
 mod linearizable;
+mod linearization_search;
 mod model;
 mod model_checker;
 mod model_gathering;
@@ -108,7 +109,6 @@ mod plain_objects;
 mod possible_states;
 mod proof_draft;
 mod queue_search;
-mod search;
 mod sequential;
 mod text_reads;
 mod values;
@@ -118,9 +118,9 @@ pub use history_model::{
     plain_value,
 };
 pub use linearizable::Linearizable;
+pub use linearization_search::Bound;
 pub use model::Model;
 pub use model_checker::ModelChecker;
-pub use search::Bound;
 pub use sequential::{
     Linearizability, NoLinearization, ObservedCall, SequentialModel, assert_linearizable,
     check_history,

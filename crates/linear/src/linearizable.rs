@@ -6,6 +6,7 @@ use crate::collections::expand_takes;
 use crate::essential::essential;
 use crate::explanation::{ActionWords, NONLINEARIZABLE, ViolationExcerpt};
 use crate::gathering::{GatheredHistory, Gathering};
+use crate::linearization_search::{Bound, Counterexample, OrderResult, Search, SearchResult};
 use crate::model::{Action, Model};
 use crate::object::{LinearObject, LinearObjects, ObjectOperation, ValueMarks, key_prefix};
 use crate::object_monitor::{MonitorVerdict, ObjectMonitor};
@@ -15,7 +16,6 @@ use crate::online_windows::OnlineWindows;
 use crate::plain_objects::PlainObjects;
 use crate::proof_draft::ProofDraft;
 use crate::queue_search::search_queue;
-use crate::search::{Bound, Counterexample, OrderResult, Search, SearchResult};
 use crate::values::{NumberedValues, ObjectStates};
 use seatrial_checker::{
     Aims, Checked, Checker, Details, Figures, Finding, KeyFigures, KeyResult,

@@ -5,12 +5,12 @@ use crate::essential::essential;
 use crate::explanation::{NONLINEARIZABLE, ObjectWords, ViolationExcerpt};
 use crate::history_model::{HistoryModel, ModelCall, MonitorDecision, Refutation, ValueNumbers};
 use crate::linearizable::{CONFIGURATIONS_FIRST, FINDINGS_MAX, RESULTS_MAX};
+use crate::linearization_search::{Bound, Counterexample, Search, SearchResult};
 use crate::model_gathering::{GatheredCalls, KeyedCalls, ModelGathering};
 use crate::model_parts::CallComponents;
 use crate::model_proof::ModelProof;
 use crate::object::{ObjectOperation, key_prefix};
 use crate::online_windows::OnlineWindows;
-use crate::search::{Bound, Counterexample, Search, SearchResult};
 use crate::sequential::{ModelStates, numbered_operations};
 use crate::values::StateId;
 use seatrial_checker::{

@@ -5,9 +5,9 @@ mod object_queue;
 mod online_counterexample;
 
 use super::explanation::NONLINEARIZABLE;
+use super::linearization_search::Bound;
 use super::model::Model;
 use super::object::{self, key_prefix};
-use super::search::Bound;
 use crate::linearizable::{FINDINGS_MAX, Linearizable, RESULTS_MAX};
 use crate::online_verdict::{self, OnlineMethod, OnlineTotals, set_model};
 use jit_linearizer::Cell;

@@ -2,8 +2,8 @@
 
 use crate::essential::Essential;
 use crate::explanation::ObjectWords;
+use crate::linearization_search::Counterexample;
 use crate::object::ObjectOperation;
-use crate::search::Counterexample;
 use crate::values::StateId;
 use seatrial_checker::{EssentialOperations, LinearizationPoint, LinearizationWitness};
 use std::collections::{BTreeMap, BTreeSet};

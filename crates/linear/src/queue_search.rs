@@ -1,8 +1,8 @@
 //! The search of a FIFO queue whose values repeat: pairs of an addition and a removal, not contents.
 
+use crate::linearization_search::{Bound, OrderResult};
 use crate::model::{Action, Taken};
 use crate::object::{NEVER, ObjectOperation};
-use crate::search::{Bound, OrderResult};
 use crate::values::StateId;
 use seatrial_history::FixedMap;
 

@@ -1,9 +1,9 @@
 //! Models of the user's own, and the check of their operations.
 
 use crate::essential::essential;
+use crate::linearization_search::{Bound, Counterexample, Search, SearchResult, Transitions};
 use crate::numbered_states::NumberedStates;
 use crate::object::{NEVER, ObjectOperation};
-use crate::search::{Bound, Counterexample, Search, SearchResult, Transitions};
 use crate::values::{StateId, bounded_text};
 use seatrial_checker::{EssentialOperations, LinearizationPoint, LinearizationWitness};
 use seatrial_history::FixedMap;

@@ -2,9 +2,9 @@
 
 use crate::collections::CollectionStates;
 use crate::essential::drop_needless;
+use crate::linearization_search::Transitions;
 use crate::model::{Action, Model, Taken};
 use crate::object::ObjectOperation;
-use crate::search::Transitions;
 use crate::text_reads::{TextReads, TextState, UNREAD};
 use seatrial_history::{FixedMap, Value};
 use std::fmt::{self, Write as _};

@@ -57,8 +57,9 @@
 //!
 //! # Reading order
 //!
-//! `turn.rs` (the trait), `time.rs`, `node.rs`, `random.rs`; then `storage.rs`, `log.rs`, `file.rs` and `folder.rs` (durability);
-//! then `fault.rs` (the table of all faults) and `status_sheet.rs` (how a machine describes itself).
+//! `turn.rs` (the trait), `time.rs`, `node_id.rs`, `random.rs`; then `storage.rs`, `segmented_log.rs`, `file_tasks.rs` and
+//! `data_folder.rs` (durability); then `fault.rs` (the table of all faults) and `status_sheet.rs` (how a machine describes
+//! itself).
 //!
 //! # What is absent
 //!
@@ -68,18 +69,18 @@
 //! - No message format: each protocol is a machine's own ([`FieldReader`] only decodes fields).
 
 mod clock;
+mod data_folder;
 mod disk;
 mod duration_histogram;
 mod fault;
-mod fields;
+mod field_reader;
 mod figures;
-mod file;
-mod folder;
-mod log;
+mod file_tasks;
 mod names;
-mod node;
+mod node_id;
 mod panic_text;
 mod random;
+mod segmented_log;
 mod status_sheet;
 mod storage;
 mod stream;
@@ -87,21 +88,23 @@ mod time;
 mod turn;
 
 pub use clock::Clock;
+pub use data_folder::{Booted, DataFolder};
 pub use disk::Disk;
 pub use duration_histogram::DurationHistogram;
 pub use fault::{
     DiskTrouble, Disturbance, Fault, FaultEffect, FaultInfo, FaultKind, FaultParameter, FaultParts,
     FaultState, FaultSubject, Link, LinkCondition, ParameterUnit,
 };
-pub use fields::{FieldReader, MessageError};
+pub use field_reader::{FieldReader, MessageError};
 pub use figures::{counted, thousands};
-pub use file::{FileAnswer, FileError, FileFolder, FileName, FileQueue, FileResult, FileTask};
-pub use folder::{Booted, DataFolder};
-pub use log::{LogName, LogReader, LogView, LogWriter, OpenLog, SEGMENT_LENGTH};
+pub use file_tasks::{
+    FileAnswer, FileError, FileFolder, FileName, FileQueue, FileResult, FileTask,
+};
 pub use names::{nearest, unknown_name};
-pub use node::NodeId;
+pub use node_id::NodeId;
 pub use panic_text::panic_text;
 pub use random::Rng;
+pub use segmented_log::{LogName, LogReader, LogView, LogWriter, OpenLog, SEGMENT_LENGTH};
 pub use status_sheet::{
     LinePart, MetricValue, StatusChart, StatusLine, StatusMetric, StatusSheet, StatusTable,
 };

@@ -1,7 +1,7 @@
 //! Warnings about plans that are valid but probably not intended.
 
 use super::Problem;
-use super::node::{Child, IndependentKeys, Node, NodeKind, Repetition};
+use super::plan_node::{Child, IndependentKeys, Node, NodeKind, Repetition};
 
 /// Warnings about a node and its descendants, in the order of the text.
 pub(super) fn advice(root: &Child, is_limited: bool) -> Vec<Problem> {

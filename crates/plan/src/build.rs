@@ -1,11 +1,11 @@
 //! Builds the generator of a plan.
 
-use super::fault::FaultsDraw;
-use super::node::{
+use super::drawn_value::Drawer;
+use super::plan_fault::FaultsDraw;
+use super::plan_node::{
     Child, IndependentKeys, Modifiers, Node, NodeKind, OperationTemplate, Repetition, ThreadGroup,
     ThreadSelection,
 };
-use super::value::Drawer;
 use super::{PlanEnvironment, PlanLimits};
 use seatrial_generator::KeyDistribution;
 use seatrial_generator::Places;
@@ -376,7 +376,7 @@ impl Builder {
             kinds,
             environment.servers.clone(),
             environment.clients.clone(),
-            super::fault::INTERVAL,
+            super::plan_fault::INTERVAL,
         );
         fault_package(options, environment.rng.fork("healing"))
             .healing

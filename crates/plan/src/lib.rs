@@ -33,9 +33,9 @@
 //! # Ok::<(), seatrial_plan::Problem>(())
 //! ```
 //!
-//! Files in reading order: `document.rs` and `fields.rs` (typed access with positions), `node.rs`, `value.rs`, `fault.rs` and
-//! `options.rs` (the tree, decoded), `plan_model.rs` (the table `model`), `build.rs` (the tree as a generator), `outline.rs`,
-//! `advice.rs`. `docs/guide/plans.md` explains every key.
+//! Files in reading order: `document.rs` and `fields.rs` (typed access with positions), `plan_node.rs`, `drawn_value.rs`,
+//! `plan_fault.rs` and `plan_options.rs` (the tree, decoded), `plan_model.rs` (the table `model`), `build.rs` (the tree as a
+//! generator), `outline.rs`, `advice.rs`. `docs/guide/plans.md` explains every key.
 //!
 //! What is absent: this crate opens no file, parses no text and runs nothing. It knows a system under test only by its
 //! [`Vocabulary`].
@@ -43,22 +43,22 @@
 mod advice;
 mod build;
 pub mod document;
-mod fault;
+mod drawn_value;
 pub mod fields;
-mod node;
-mod options;
 mod outline;
+mod plan_fault;
 mod plan_model;
-mod value;
+mod plan_node;
+mod plan_options;
 
 use build::Builder;
 use document::PlanEntry;
 pub use fields::Problem;
 use fields::{Field, Result};
-use node::{Child, Decoder, NodeKind};
-pub use node::{KINDS, MODIFIERS};
-pub use options::{Located, PlanOptions};
 pub use plan_model::{PlanModel, PlanModelRow};
+use plan_node::{Child, Decoder, NodeKind};
+pub use plan_node::{KINDS, MODIFIERS};
+pub use plan_options::{Located, PlanOptions};
 use seatrial_generator::workload::{Workload, WorkloadOptions};
 use seatrial_generator::{Generator, Tree};
 use seatrial_machine::{FaultKind, NodeId, Rng};
@@ -69,7 +69,7 @@ use std::time::Duration;
 const WEIGHT_MAX: i64 = 1_000_000_000;
 
 /// Maximum number of nodes of a system.
-const SERVERS_MAX: i64 = fault::SERVERS_MAX;
+const SERVERS_MAX: i64 = plan_fault::SERVERS_MAX;
 
 /// Tables of a plan that describe its system and clients.
 pub const SYSTEM_TABLES: [&str; 2] = ["system", "client"];
@@ -158,10 +158,10 @@ impl Plan {
         };
         let zipf_keys: u64 = plan
             .operations()
-            .map(node::OperationTemplate::zipf_keys)
+            .map(plan_node::OperationTemplate::zipf_keys)
             .sum();
-        if zipf_keys > value::KEYS_MAX.cast_unsigned() {
-            let most = value::KEYS_MAX;
+        if zipf_keys > drawn_value::KEYS_MAX.cast_unsigned() {
+            let most = drawn_value::KEYS_MAX;
             let reason = format!(
                 "the zipf distributions of the plan have {zipf_keys} keys together, more than {most}"
             );
@@ -206,7 +206,7 @@ impl Plan {
         nodes
     }
 
-    fn operations(&self) -> impl Iterator<Item = &node::OperationTemplate> {
+    fn operations(&self) -> impl Iterator<Item = &plan_node::OperationTemplate> {
         let nodes = self.nodes().into_iter();
         nodes.filter_map(|node| match &node.kind {
             NodeKind::Operation(operation) => Some(operation),

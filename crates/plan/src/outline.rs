@@ -1,6 +1,6 @@
 //! The outline of a plan: a tree of titles.
 
-use super::node::{
+use super::plan_node::{
     Child, IndependentKeys, Modifiers, NodeKind, OperationTemplate, Repetition, ThreadSelection,
 };
 use seatrial_generator::workload::WorkloadOptions;
@@ -68,7 +68,7 @@ fn title(kind: &NodeKind) -> String {
         NodeKind::Sleep(duration) => format!("sleep {duration:?}"),
         NodeKind::Log(text) => format!("log {text:?}"),
         NodeKind::Fault(fault) => format!("fault {} {}", fault.name(), fault_value(fault)),
-        NodeKind::Heal(kinds) => format!("heal {}", super::fault::joined(kinds)),
+        NodeKind::Heal(kinds) => format!("heal {}", super::plan_fault::joined(kinds)),
         NodeKind::Of(_) => "of".into(),
         NodeKind::Faults => "faults only".into(),
         NodeKind::Nothing => "nothing".into(),

@@ -1,8 +1,8 @@
 //! The table `model` of a plan: a small data type as rows.
 
+use super::drawn_value::{Draw, ValueType};
 use super::fields::{Field, Result, TableReader};
-use super::options::Located;
-use super::value::{Draw, ValueType};
+use super::plan_options::Located;
 use seatrial_history::Value;
 
 /// Maximum number of rows.

@@ -74,7 +74,7 @@
 //! 3. Inner questions: `part.rs`, `group_by.rs`, `fuse.rs`, `key_table.rs`
 //! 4. `latency.rs`: pairs across chunks
 //! 5. `view.rs`, then `view/base.rs`, `view/cache.rs`, `view/filter.rs`, `view/layers.rs`, `view/matches.rs`,
-//!    `view/completions.rs`, `view/view_fold.rs`
+//!    `view/view_completions.rs`, `view/view_fold.rs`
 
 mod closures;
 mod collect;

@@ -22,12 +22,12 @@
 
 mod base;
 mod cache;
-mod completions;
 mod filter;
 mod iterate;
 mod layers;
 mod mask;
 mod matches;
+mod view_completions;
 mod view_fold;
 mod view_op;
 mod view_source;

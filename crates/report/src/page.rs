@@ -1,20 +1,20 @@
 //! One page with everything, that needs nothing else.
 
-mod anomaly;
+mod anomaly_section;
 mod component;
 mod cycle;
+mod drawing_frame;
 mod files;
-mod frame;
 mod interval;
 mod op_color_drawing;
 mod order_drawing;
 mod order_picture;
 mod over_time;
-mod run;
+mod run_section;
 mod surroundings;
-mod verdict;
+mod verdict_section;
 
-pub(crate) use anomaly::FINDINGS_MAX;
+pub(crate) use anomaly_section::FINDINGS_MAX;
 pub use files::{FindingFile, finding_files};
 pub use op_color_drawing::{OP_COLOR_FILE, op_color_svg};
 
@@ -51,12 +51,12 @@ fn write_page(report: &Report<'_>, drawing: &Drawing, page: &mut String) -> fmt:
     let figures = drawing.figures.as_ref();
     let charts = figures.map(|figures| charts(report, figures));
     head(report, page)?;
-    verdict::section(report, page)?;
-    anomaly::section(report, &drawing.excerpt.history, page)?;
+    verdict_section::section(report, page)?;
+    anomaly_section::section(report, &drawing.excerpt.history, page)?;
     chart_section(report, charts.as_ref(), page)?;
     over_time::section(report, page)?;
     op_color_drawing::section(report, page)?;
-    run::sections(report, &drawing.breakdown, page)?;
+    run_section::sections(report, &drawing.breakdown, page)?;
     if let Some(charts) = &charts {
         let data = json_for_script(&charts.data);
         writeln!(
@@ -99,7 +99,7 @@ fn head(report: &Report<'_>, page: &mut String) -> fmt::Result {
          <meta name=\"generator\" content=\"seatrial {}\">\n\
          <title>{} {} · seatrial</title>\n<style>\n{CHART_STYLE}\n{PAGE_STYLE}</style>\n</head>\n<body>",
         env!("CARGO_PKG_VERSION"),
-        verdict::mark(report),
+        verdict_section::mark(report),
         Escaped(title),
     )
 }

@@ -1,7 +1,7 @@
 //! The driver: runs the interpreter in real time.
 
+use crate::history_recorder::{HistoryRecorder, WriterEnded};
 use crate::progress::{Phase, ProgressState};
-use crate::recorder::{HistoryRecorder, WriterEnded};
 use crate::stop::{Stop, Urgency};
 use crate::timer::Timer;
 use crate::{Death, Nodes};
@@ -262,7 +262,7 @@ impl Driver {
 mod tests {
     use super::*;
     use crate::NoNodes;
-    use crate::recorder::{Journal, WriteError};
+    use crate::history_recorder::{Journal, WriteError};
     use seatrial_generator::{InterpreterOptions, operation};
     use seatrial_history::OpType;
     use seatrial_machine::Rng;

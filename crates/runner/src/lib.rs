@@ -181,12 +181,12 @@
 //!
 //! # Reading order
 //!
-//! 1. `test.rs`, `client.rs`, `node.rs`: the definition of a test.
+//! 1. `test_definition.rs`, `client.rs`, `test_nodes.rs`: the definition of a test.
 //! 2. `run.rs`: the phases, threads and tasks.
 //! 3. `driver.rs` and `worker.rs`: one operation from the interpreter to the client and back.
-//! 4. `recorder.rs`: from the driver to the file.
+//! 4. `history_recorder.rs`: from the driver to the file.
 //! 5. `nemesis.rs`, `process.rs` with `child.rs`, `mesh.rs` with `mesh/pump.rs`: faults of processes and links.
-//! 6. `watch.rs`, `progress.rs`, `stop.rs`, `timer.rs`, `folder.rs`: as needed. `plan.rs` reads tests from TOML.
+//! 6. `watch.rs`, `progress.rs`, `stop.rs`, `timer.rs`, `run_folder.rs`: as needed. `plan_source.rs` reads tests from TOML.
 //!
 //! # What is absent
 //!
@@ -201,61 +201,61 @@
 //! - No knowledge of a system under test: suites implement [`System`] and [`Clients`].
 //! - No fault without a record: a fault without effect is recorded with the reason, and a kind that never had one is a warning.
 
-mod bench;
 mod child;
 mod client;
 mod damage;
 mod driver;
-mod folder;
+mod history_recorder;
+mod interpreter_bench;
 mod json_page;
 mod leaders;
 mod load_limit;
-mod log;
 mod mesh;
 mod moving_timer;
 mod nemesis;
-mod node;
+mod node_log;
 mod node_ports;
 mod node_power;
-mod plan;
+mod plan_source;
 mod process;
 mod process_tree;
 mod program;
 mod progress;
-mod recorder;
 mod run;
+mod run_folder;
 mod states;
 mod stop;
-mod test;
+mod test_definition;
+mod test_nodes;
 mod timer;
 mod watch;
 mod worker;
 
-pub use bench::{BenchFigures, bench_interpreter};
 pub use child::Child;
 pub use client::{BoxFuture, Client, ClientError, ClientSlot, Clients};
 pub use driver::Ended;
-pub use folder::{FolderError, RunFolder, time_name};
+pub use interpreter_bench::{BenchFigures, bench_interpreter};
 pub use json_page::json_page;
 pub use leaders::{LeaderChange, Leaders};
 pub use load_limit::LoadLimit;
-pub use log::tail as log_tail;
 pub use mesh::{LinkControl, Mesh, Meter};
 pub use moving_timer::MovingTimer;
 pub use nemesis::FaultRecord;
-pub use node::{Death, InjectionResult, NoNodes, NodeError, NodeState, Nodes};
-pub use plan::{PlanError, PlanSource};
+pub use node_log::tail as log_tail;
+pub use plan_source::{PlanError, PlanSource};
 pub use process::{NodeLimits, NodePlace, NodeStreams, ProcessNodes, System, SystemMembers};
 pub use program::{OrdinaryUser, ProgramMissing, ServerProgram};
 pub use progress::{Observer, OperationCounts, Phase, TestProgress};
 pub use run::run;
+pub use run_folder::{FolderError, RunFolder, time_name};
 pub use rustix::process::Signal;
 pub use seatrial_host::ClockOrder;
 pub use seatrial_namespace::{NetworkKind, NodeNetwork, NodeNetworkOptions, NodeSpace};
 pub use states::{StateAnswer, state_operation};
 pub use stop::{Stop, Urgency};
-pub use test::{
+pub use test_definition::{
     Crash, FolderCheck, MakeResults, RunError, Test, TestEvidence, TestNetwork, TestOutcome,
     plain_results,
 };
+pub use test_nodes::{Death, InjectionResult, NoNodes, NodeError, NodeState, Nodes};
 pub use watch::{LiveChecks, Sighting};

@@ -1,10 +1,11 @@
 //! The network of a test: one userspace TCP proxy per pair of endpoints, or a switch between namespaces.
 
-mod connection;
+mod mesh_route;
+mod mesh_wire;
 mod pump;
-mod wire;
 
-use connection::Route;
+use mesh_route::Route;
+use mesh_wire::Wire;
 use seatrial_machine::{Disturbance, Link, NodeId};
 use seatrial_namespace::{NetworkKind, NodeNetwork, NodeSpace};
 use std::collections::BTreeMap;
@@ -13,7 +14,6 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::runtime::Handle;
-use wire::Wire;
 
 pub use seatrial_namespace::Meter;
 
@@ -282,7 +282,7 @@ impl Mesh {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         self.shared
             .runtime
-            .spawn(connection::accept(listener, Arc::clone(&route)));
+            .spawn(mesh_route::accept(listener, Arc::clone(&route)));
         let address = route.address;
         state.routes.insert((from, to), route);
         Ok(address)

@@ -5,7 +5,7 @@ use crate::node_ports::{NodePorts, check_free};
 use crate::node_power::NodePower;
 use crate::{
     BoxFuture, ClientError, Death, InjectionResult, Mesh, NetworkKind, NodeError, NodeState, Nodes,
-    OrdinaryUser, damage, log,
+    OrdinaryUser, damage, node_log,
 };
 use rustix::process::{Pid, Resource, Signal, getrlimit, prlimit};
 use seatrial_generator::Membership;
@@ -387,7 +387,7 @@ impl ProcessNodes {
             error,
         };
         let note = format!("{node} starts on {}", slot.place.address);
-        let (log, log_offset) = log::open(&slot.log, &note).map_err(file_error)?;
+        let (log, log_offset) = node_log::open(&slot.log, &note).map_err(file_error)?;
         let streams = self.system.streams(&slot.place);
         match streams.map_err(|error| NodeError::Command { node, error })? {
             Some(NodeStreams { input, output }) => command.stdin(input).stdout(output),
@@ -450,7 +450,7 @@ impl ProcessNodes {
             limit: self.limits.ready,
             reason,
             log: log.clone(),
-            log_tail: log::tail(log, process.log_offset),
+            log_tail: node_log::tail(log, process.log_offset),
         })
     }
 
@@ -777,7 +777,7 @@ impl NodeSlot {
             node: self.place.node,
             status: status.map_or_else(|error| error.to_string(), status_text),
             log: self.log.clone(),
-            log_tail: log::tail(&self.log, process.log_offset),
+            log_tail: node_log::tail(&self.log, process.log_offset),
         }
     }
 
@@ -942,7 +942,7 @@ fn note_death(
         node,
         at: Instant::now(),
         status: status_text(status),
-        log_tail: log::tail(log, process.log_offset),
+        log_tail: node_log::tail(log, process.log_offset),
     };
     let mut deaths = deaths.lock().unwrap_or_else(PoisonError::into_inner);
     deaths.push(death);

@@ -1,14 +1,14 @@
 //! One test from its first node to its verdict: threads, tasks, phases.
 
 use crate::driver::{DriveResult, Driver, WorkerChannel};
+use crate::history_recorder::{HistoryRecorder, error_chain};
 use crate::leaders::LeaderWatch;
 use crate::load_limit::{LoadLimit, processor_time};
 use crate::nemesis::{Nemesis, NemesisReport};
 use crate::progress::{Phase, ProgressState, Ticker};
-use crate::recorder::{HistoryRecorder, error_chain};
 use crate::states;
 use crate::stop::Urgency;
-use crate::test::{Crash, RunError, Test, TestEvidence, TestOutcome};
+use crate::test_definition::{Crash, RunError, Test, TestEvidence, TestOutcome};
 use crate::timer::Timer;
 use crate::watch::{LiveCheckThread, Sighting};
 use crate::worker::Worker;

@@ -1,7 +1,7 @@
 //! Checkers that run during the test, on the file that is being written.
 
 use crate::Stop;
-use crate::recorder::error_chain;
+use crate::history_recorder::error_chain;
 use seatrial_check::{Follower, Unwatched};
 use seatrial_checker::{Aims, Checker, Finding, Verdict};
 use seatrial_machine::Time;

@@ -66,17 +66,17 @@
 //! [`Storage`]: seatrial_machine::Storage
 
 mod choice;
+mod disk_recorder;
 mod enumerate;
 mod explorer;
 mod failure;
-mod recorder;
-mod replay;
+mod trace_replay;
 
 pub use choice::{Choice, Fate, Rest, Tear, TearUnit, TornUnits};
+pub use disk_recorder::{DiskOperation, DiskRecorder, DiskTrace};
 pub(crate) use enumerate::tears;
 pub use explorer::{CrashReport, CrashState, Explorer, ExplorerLimits};
 pub use failure::{CrashFailure, Vulnerability};
-pub use recorder::{DiskOperation, DiskRecorder, DiskTrace};
 
 #[cfg(test)]
 mod tests;

@@ -64,8 +64,9 @@
 //!
 //! # Reading order
 //!
-//! `world.rs` (the loop), `queue.rs` and `network.rs`, `work.rs` (a node's disk work), `storage.rs` with `storage/media.rs` (the
-//! part of a disk that survives a crash), `crash.rs` with `crash/explorer.rs` (all crash states of a run), `single_fault.rs`.
+//! `world.rs` (the loop), `event_queue.rs` and `network.rs`, `node_work.rs` (a node's disk work), `simulated_storage.rs` with
+//! `simulated_storage/media.rs` (the part of a disk that survives a crash), `crash.rs` with `crash/explorer.rs` (all crash
+//! states of a run), `single_fault.rs`.
 //!
 //! # What is absent
 //!
@@ -77,22 +78,22 @@
 //! - No second disk model: worlds, crash states and single faults share [`MemoryStorage`].
 
 pub mod crash;
+mod event_queue;
 mod explore;
 mod network;
-mod options;
-mod queue;
+mod node_work;
+mod simulated_storage;
 pub mod single_fault;
-mod storage;
 mod trace;
-mod work;
 mod world;
+mod world_options;
 
 pub use explore::{Exploration, explore, explore_on, same_twice};
 pub use network::LostMessages;
-pub use options::{DiskOptions, NetworkOptions, WorldOptions};
 pub use seatrial_machine::Booted;
-pub use storage::{FileTree, MemoryStorage};
+pub use simulated_storage::{FileTree, MemoryStorage};
 pub use world::{Boot, Closed, World};
+pub use world_options::{DiskOptions, NetworkOptions, WorldOptions};
 
 /// Runs the code of the guide.
 #[cfg(doctest)]

@@ -1,7 +1,7 @@
 //! The simulated network: delays, loses, duplicates and reorders messages.
 
-use crate::options::NetworkOptions;
-use crate::queue::{EventQueue, WorldEvent};
+use crate::event_queue::{EventQueue, WorldEvent};
+use crate::world_options::NetworkOptions;
 use seatrial_machine::{Disturbance, Link, LinkCondition, NodeId, Rng, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

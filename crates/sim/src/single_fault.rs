@@ -32,10 +32,10 @@
 //! [`Storage`]: seatrial_machine::Storage
 
 pub(crate) mod accesses;
-mod driver;
+mod fault_run;
 
 pub use accesses::{Access, BlockFault, Site};
-pub use driver::{FaultFailure, FaultReport, FaultRun, SingleFaults};
+pub use fault_run::{FaultFailure, FaultReport, FaultRun, SingleFaults};
 
 #[cfg(test)]
 mod tests;

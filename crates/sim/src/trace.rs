@@ -1,6 +1,6 @@
 //! The trace of a world's events: a hash, and text if enabled.
 
-use crate::queue::WorldEvent;
+use crate::event_queue::WorldEvent;
 use seatrial_machine::{NodeId, Time};
 
 /// Hashes every event; keeps a line per event if enabled.

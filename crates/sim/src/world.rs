@@ -1,11 +1,11 @@
 //! The world: owns the nodes and the event queue, and carries out each turn's outputs.
 
+use crate::event_queue::{EventQueue, WorldEvent};
 use crate::network::{LostMessages, Network};
-use crate::options::WorldOptions;
-use crate::queue::{EventQueue, WorldEvent};
-use crate::storage::FileTree;
+use crate::node_work::NodeWork;
+use crate::simulated_storage::FileTree;
 use crate::trace::EventTrace;
-use crate::work::NodeWork;
+use crate::world_options::WorldOptions;
 use seatrial_machine::{
     Booted, Clock, DataFolder, DiskTrouble, Fault, Input, Link, LogName, Machine, NodeId, Output,
     Rng, Ticket, Time, WORK_MAX,

@@ -6,8 +6,8 @@ use super::label::Label;
 use super::snapshot::Snapshot;
 use super::task_cell::{self, AnyTask, Outcome, TaskCell};
 use super::task_graph::{TaskGraph, TaskId, TaskState};
-use super::transaction::{self, TaskTransaction, TransactionGuard};
-use super::worker;
+use super::task_transaction::{self, TaskTransaction, TransactionGuard};
+use super::worker_thread;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -134,7 +134,7 @@ impl ExecutorShared {
         if wakes {
             self.idle.notify_one();
         }
-        transaction::carry_out(effects);
+        task_transaction::carry_out(effects);
         for garbage in garbage {
             garbage();
         }
@@ -182,9 +182,9 @@ impl Drop for Handle {
         drop(guarded);
         shared.idle.notify_all();
         shared.spare.notify_all();
-        transaction::carry_out(effects);
+        task_transaction::carry_out(effects);
         // A body that drops the last handle must not join its own thread.
-        if worker::is_of(shared) {
+        if worker_thread::is_of(shared) {
             return;
         }
         for handle in handles {
@@ -233,7 +233,7 @@ impl Executor {
         let executor = Executor(Arc::new(Handle(Arc::clone(&shared))));
         let mut failure = None;
         for _ in 0..threads {
-            failure = worker::start(&shared).err().or(failure);
+            failure = worker_thread::start(&shared).err().or(failure);
         }
         (executor, failure)
     }

@@ -5,7 +5,7 @@ use super::executor::ExecutorShared;
 use super::label::TaskName;
 use super::task_cell::{Outcome, Settled, TaskCell};
 use super::task_graph::TaskId;
-use super::{transaction, worker};
+use super::{task_transaction, worker_thread};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl<T> Task<T> {
         if let Some(outcome) = self.outcome() {
             return Some(outcome);
         }
-        let waited = worker::wait(self.id, self.name(), || self.job.wait(limit));
+        let waited = worker_thread::wait(self.id, self.name(), || self.job.wait(limit));
         match waited {
             Ok(()) => self.outcome(),
             Err(error) => Some(Err(error)),
@@ -162,7 +162,7 @@ impl<T: Send + Sync + 'static> Drop for Promise<T> {
             task: self.id,
             name: self.job.label().name().clone(),
         };
-        transaction::afterwards(move || {
+        task_transaction::afterwards(move || {
             let shared = Arc::clone(&dropped.shared);
             shared.transact(|transaction| transaction.end(&dropped, Err(error)));
         });

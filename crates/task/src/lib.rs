@@ -76,8 +76,8 @@
 //!
 //! 1. `task_graph.rs`: the state machine: tasks, edges, ready queue, the open transaction; without threads
 //! 2. `task_cell.rs`: the body and outcome of one task
-//! 3. `executor.rs`, `worker.rs`: the lock and the threads around both
-//! 4. `transaction.rs`: steps that take effect together
+//! 3. `executor.rs`, `worker_thread.rs`: the lock and the threads around both
+//! 4. `task_transaction.rs`: steps that take effect together
 //! 5. `handle.rs`, `dependencies.rs`, `label.rs`, `snapshot.rs`, `error.rs`: what callers use
 //!
 //! Tests explore every interleaving of small programs on the state machine (`tests/explore.rs`), compare it with a naive twin
@@ -91,8 +91,8 @@ mod label;
 mod snapshot;
 mod task_cell;
 mod task_graph;
-mod transaction;
-mod worker;
+mod task_transaction;
+mod worker_thread;
 
 pub use dependencies::Dependencies;
 pub use error::TaskError;
@@ -101,7 +101,7 @@ pub use handle::{Promise, Task};
 pub use label::{Label, TaskName};
 pub use snapshot::{Snapshot, TaskView};
 pub use task_graph::{TASKS_MAX, TaskId, TaskState};
-pub use transaction::TaskTransaction;
+pub use task_transaction::TaskTransaction;
 
 /// Most bodies of an executor that may wait for tasks at a time; each occupies a thread.
 pub const WAITING_MAX: usize = 256;

@@ -6,7 +6,7 @@
 //! reader has *seen* comes no later than the one that it reads the key from.
 
 use crate::case::{Case, Set, TRANSACTIONS_MAX, Txn, members_of};
-use crate::graph::{Edges, closure, is_acyclic, union};
+use crate::phenomena::{Edges, closure, is_acyclic, union};
 
 /// The weak models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,17 +4,17 @@
 //! Three writers take turns: `archive record`, a node of the store with a client, and a test with its history. Nothing that was
 //! acknowledged as durable may be lost, and no loss may look like a whole file.
 
-mod work;
+mod cut_writers;
 
-use crate::child::{Program, scratch_folder};
+use crate::limited_program::{Program, scratch_folder};
 use anyhow::{Context as _, Result};
+use cut_writers::{CutWriter, WRITERS};
 use seatrial_host::{JournalFlush, LoopDisk};
 use seatrial_machine::Rng;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use work::{CutWriter, WRITERS};
 
 /// The kinds of file systems, and the program that makes each.
 const KINDS: [(&str, &str); 2] = [("ext4", "mkfs.ext4"), ("xfs", "mkfs.xfs")];

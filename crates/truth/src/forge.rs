@@ -2,9 +2,9 @@
 
 use crate::case::{Case, CaseOutcome, Kind};
 use crate::compare::{CheckerUnderTest, ask, note, verify};
-use crate::graph::permutations;
 use crate::oracle::{Oracle, OracleAnswer};
 use crate::orders::{Follows, Rule, explains};
+use crate::phenomena::permutations;
 use crate::tally::{Name, Tally};
 use seatrial_cycles::Level;
 use seatrial_history::History;

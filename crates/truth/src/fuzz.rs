@@ -6,7 +6,7 @@
 mod mutate;
 mod readers;
 
-use crate::child::{End, Program, scratch_folder};
+use crate::limited_program::{End, Program, scratch_folder};
 use anyhow::{Context as _, Result};
 use mutate::mutate;
 use readers::{DAMAGED, FuzzedReader, readers, serve};

@@ -34,31 +34,31 @@
 //!
 //! # Files in reading order
 //!
-//! - `case.rs`, `generate.rs`, `shapes.rs`: cases, random and by shape
-//! - `oracle.rs`, then `graph.rs` (phenomena), `orders.rs` (orders of commits), `axioms.rs` (weak models), `data.rs`
+//! - `case.rs`, `case_generator.rs`, `shapes.rs`: cases, random and by shape
+//! - `oracle.rs`, then `phenomena.rs`, `orders.rs` (orders of commits), `axioms.rs` (weak models), `data.rs`
 //! - `compare.rs`, `forge.rs`, `routes.rs`, `samples.rs`: comparisons; `shrink.rs`, `tally.rs`: their results
-//! - `child.rs`, `fuzz.rs`, `fuzz/`, `cuts.rs`, `cuts/`: the program under damaged inputs and power failures
-//! - `run.rs`: options, threads and tables
+//! - `limited_program.rs`, `fuzz.rs`, `fuzz/`, `cuts.rs`, `cuts/`: the program under damaged inputs and power failures
+//! - `truth_run.rs`: options, threads and tables
 
 mod axioms;
 mod case;
-mod child;
+mod case_generator;
 mod compare;
 mod cuts;
 mod data;
 mod forge;
 mod fuzz;
-mod generate;
-mod graph;
+mod limited_program;
 mod oracle;
 mod orders;
+mod phenomena;
 mod routes;
-mod run;
 mod samples;
 mod shapes;
 mod shrink;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod truth_run;
 
-pub use run::{TruthOptions, run};
+pub use truth_run::{TruthOptions, run};

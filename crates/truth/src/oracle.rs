@@ -2,8 +2,8 @@
 
 use crate::axioms::{Axioms, Weak};
 use crate::case::{Case, Kind};
-use crate::graph::{self, Phenomena, Uncommitted};
 use crate::orders::{Follows, Rule, is_explained};
+use crate::phenomena::{self, Phenomena, Uncommitted};
 use std::cell::OnceCell;
 
 /// Is a model kept?
@@ -93,11 +93,13 @@ impl Oracle<'_> {
 
     /// Does some version order show no forbidden phenomenon?
     fn phenomena(&self, stricter: Phenomena, weaker: Phenomena) -> OracleAnswer {
-        let strict = self.strict.get_or_init(|| graph::kept(self.case, true));
+        let strict = self.strict.get_or_init(|| phenomena::kept(self.case, true));
         if strict.is_some_and(|kept| kept & stricter.bit() != 0) {
             return OracleAnswer::Kept;
         }
-        let lenient = self.lenient.get_or_init(|| graph::kept(self.case, false));
+        let lenient = self
+            .lenient
+            .get_or_init(|| phenomena::kept(self.case, false));
         match lenient {
             Some(kept) if kept & weaker.bit() == 0 => OracleAnswer::Broken,
             _ => OracleAnswer::Open,
@@ -106,7 +108,7 @@ impl Oracle<'_> {
 
     /// Parallel snapshot isolation asks that transactions see their own writes, so there is one reading.
     fn parallel(&self, it: Phenomena) -> OracleAnswer {
-        match self.strict.get_or_init(|| graph::kept(self.case, true)) {
+        match self.strict.get_or_init(|| phenomena::kept(self.case, true)) {
             Some(kept) if kept & it.bit() != 0 => OracleAnswer::Kept,
             Some(_) => OracleAnswer::Broken,
             None => OracleAnswer::Open,
@@ -114,7 +116,7 @@ impl Oracle<'_> {
     }
 
     fn uncommitted(&self, follows: Follows) -> OracleAnswer {
-        match graph::read_uncommitted(self.case, follows) {
+        match phenomena::read_uncommitted(self.case, follows) {
             Uncommitted::Kept => OracleAnswer::Kept,
             Uncommitted::Broken => OracleAnswer::Broken,
             Uncommitted::Open => OracleAnswer::Open,
@@ -188,7 +190,7 @@ impl Oracle<'_> {
     pub(crate) fn contradiction(&self) -> Option<&'static str> {
         use Follows::{Nothing, Sessions, Time};
         use Phenomena as P;
-        let kept = (*self.strict.get_or_init(|| graph::kept(self.case, true)))?;
+        let kept = (*self.strict.get_or_init(|| phenomena::kept(self.case, true)))?;
         let rows = [
             ("snapshot-isolation", P::Snapshot, Rule::Snapshot, Nothing),
             (

@@ -1,12 +1,12 @@
 //! The brute force against itself, against textbook histories, and against a checker that lies.
 
 use crate::case::{Case, CaseOutcome, Kind, Micro, Txn, list};
+use crate::case_generator;
 use crate::compare::{CheckerUnderTest, compare, subjects};
 use crate::forge::Forger;
-use crate::generate;
-use crate::graph::permutations;
 use crate::oracle::{Oracle, OracleAnswer};
 use crate::orders::{Follows, Rule, explains, is_explained};
+use crate::phenomena::permutations;
 use crate::shrink::shrink;
 use crate::tally::Tally;
 use seatrial_checker::{Aims, Checker, OnlineChecker, Verdict, WholeHistory};
@@ -146,7 +146,7 @@ fn a_read_is_of_either_write_of_one_value() {
 
 fn random_cases(count: u64) -> impl Iterator<Item = Case> {
     let kinds = [Kind::Lists, Kind::Registers];
-    (0..count).map(move |number| generate::case(kinds[number as usize % 2], 99, number))
+    (0..count).map(move |number| case_generator::case(kinds[number as usize % 2], 99, number))
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn forgers_try_everything() {
     let mut forger = Forger::new(Kind::Registers);
     let subjects = subjects(Kind::Registers);
     for number in 0..30 {
-        let case = generate::case(Kind::Registers, 5, number);
+        let case = case_generator::case(Kind::Registers, 5, number);
         forger.forge(
             &subjects,
             &case,

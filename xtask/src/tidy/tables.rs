@@ -33,7 +33,7 @@ const ALLOWED: [(&str, &str); 11] = [
         "the same, of those that have parameters or several parts",
     ),
     (
-        "crates/database/src/options.rs",
+        "crates/database/src/database_options.rs",
         "which workloads a simulated database can write",
     ),
     (

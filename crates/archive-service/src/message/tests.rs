@@ -1,6 +1,8 @@
 use super::*;
-use crate::answer::{Claimed, Health, RecordingDescription, RefusalCode, SegmentDescription};
-use crate::operation::{
+use crate::archive_answer::{
+    Claimed, Health, RecordingDescription, RefusalCode, SegmentDescription,
+};
+use crate::archive_operation::{
     CopyRequest, LabelFilter, ListFilter, ReplayBound, ReplayFrom, ReplayRequest,
 };
 use seatrial_archive::{Boundary, Durability, Position, RecordingId, Source};

@@ -1,11 +1,13 @@
 //! Jobs that change the catalog, and jobs that read recordings.
 
-use crate::answer::{
+use crate::archive_answer::{
     ArchiveAnswer, RecordingDescription, Refusal, RefusalCode, SegmentDescription,
 };
-use crate::bug::ServiceBug;
+use crate::archive_operation::{
+    ArchiveOperation, CopyRequest, LabelFilter, ListFilter, ReplayFrom,
+};
 use crate::message::data_header;
-use crate::operation::{ArchiveOperation, CopyRequest, LabelFilter, ListFilter, ReplayFrom};
+use crate::service_bug::ServiceBug;
 use seatrial_archive::{Archive, ArchiveError, Segment};
 use seatrial_archive::{Cursor, CursorBound, CursorError, Origin, Pause};
 use seatrial_archive::{Durability, RecordingOptions, Writer, WriterProgress};

@@ -1,13 +1,13 @@
 //! Replays: credit of clients, and the results of reading jobs.
 
 use super::{ArchiveService, JobTarget, Out};
-use crate::answer::{ArchiveAnswer, Refusal, RefusalCode};
-use crate::bug::ServiceBug;
+use crate::archive_answer::{ArchiveAnswer, Refusal, RefusalCode};
+use crate::archive_operation::{ReplayBound, ReplayFrom, ReplayRequest};
 use crate::message::{DATA_HEADER_LENGTH, ReplayState, ServerMessage};
-use crate::operation::{ReplayBound, ReplayFrom, ReplayRequest};
 use crate::server::job::{OpenJob, ReadJob, ReadResult};
 use crate::server::live_recording::RequestId;
-use crate::server::replay::{ReplayPhase, ServedReplay};
+use crate::server::served_replay::{ReplayPhase, ServedReplay};
+use crate::service_bug::ServiceBug;
 use seatrial_archive::Pause;
 use seatrial_archive::Position;
 use seatrial_machine::{Output, Time};

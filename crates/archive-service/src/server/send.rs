@@ -1,7 +1,7 @@
 //! Sends answers to sessions.
 
 use super::{ArchiveService, Out};
-use crate::answer::{ArchiveAnswer, Refusal};
+use crate::archive_answer::{ArchiveAnswer, Refusal};
 use crate::message::ServerMessage;
 use crate::server::live_recording::RequestId;
 use seatrial_machine::Output;

@@ -1,9 +1,9 @@
 //! The job that checks batches and appends them to one recording.
 
-use crate::answer::{Refusal, RefusalCode};
-use crate::bug::ServiceBug;
+use crate::archive_answer::{Refusal, RefusalCode};
 use crate::message::{BatchForm, BatchPlace, HEADER_LENGTH, RECORD_HEADER_LENGTH};
 use crate::server::job::ArchiveLocation;
+use crate::service_bug::ServiceBug;
 use seatrial_archive::{AppendError, Writer};
 use seatrial_archive::{Batch, Position, RecordingId};
 use seatrial_archive::{BatchHeader, MESSAGE_LENGTH_MAX, batch_of};

@@ -2,9 +2,9 @@
 
 mod adjacency;
 mod effects;
+mod log_state;
 mod order;
 mod read_graph;
-mod state;
 #[cfg(test)]
 mod tests;
 
@@ -13,9 +13,9 @@ use crate::{
     Aims, CertainAnomalies, Checker, FoldChecker, OnlineChecker, Robustness, Verdict, check_source,
 };
 use effects::{LogEffects, LogFunction};
+use log_state::{LogEvent, LogInvocation, LogState};
 use seatrial_history::chunk::ValueView;
 use seatrial_history::{Chunk, FixedMap, Fold, History, Key, OpType, Order, Value};
-use state::{LogEvent, LogInvocation, LogState};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 

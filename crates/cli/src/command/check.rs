@@ -3,16 +3,16 @@
 //! One road for all: [`Opened`] is the history, wherever it is; [`question`] decides checkers and models;
 //! [`seatrial_check::check`] runs them; [`Ending`] settles, shows and writes. Only `--verify` checks nothing.
 
+mod certificate_check;
 mod ending;
 mod follow;
-mod proof;
 
 use crate::args::CheckArguments;
 use crate::guard::{Guard, Limits};
 use crate::load::{hint, is_test_file};
 use crate::node_logs::compiled;
 use crate::opened::{Opened, of_source};
-use crate::plan::state_planned_table;
+use crate::plan_file::state_planned_table;
 use crate::source::resolved;
 use crate::suites::Suites;
 use anyhow::{Context as _, Result, ensure};
@@ -108,7 +108,7 @@ fn check(path: &Path, arguments: &CheckArguments, common: &Common) -> Result<(Ex
         repair(path)?;
     }
     if let Some(certificate) = &arguments.verify {
-        return proof::verify(path, certificate, arguments);
+        return certificate_check::verify(path, certificate, arguments);
     }
     if arguments.follow {
         return follow::check(path, arguments, common);

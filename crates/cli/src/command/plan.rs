@@ -1,7 +1,7 @@
 //! `seatrial plan`: plans without a system.
 
 use crate::args::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb};
-use crate::plan::{ANYTHING, PlanFile, any_workload};
+use crate::plan_file::{ANYTHING, PlanFile, any_workload};
 use crate::suites::{Suites, failure};
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_check::by_name;

@@ -2,7 +2,7 @@
 
 use crate::args::{RunArguments, SimArguments};
 use crate::checked_run::{CheckedRun, RunFolderPlan, check_run};
-use crate::plan::PlanFile;
+use crate::plan_file::PlanFile;
 use crate::suites::{Suites, failure, fault_options, node_count};
 use crate::verdict_exit::verdict_exit;
 use anyhow::{Context as _, Result};

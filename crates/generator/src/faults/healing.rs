@@ -1,8 +1,8 @@
 //! Healing of all faults at the end of a test.
 
 use super::FaultOptions;
+use super::fault_operation::fault_operation;
 use super::membership::{MembershipPlanner, MembershipStep, membership_of};
-use super::operation::fault_operation;
 use crate::generator::{not_before, time_of};
 use crate::{Context, Generator, Next, SingleOp, Thread, Tree};
 use seatrial_history::Op;

@@ -1,6 +1,6 @@
 //! Membership of the system as its nodes report it, and the planning of legal membership changes.
 
-use super::operation::{field, map_value, node, node_value};
+use super::fault_operation::{field, map_value, node, node_value};
 use seatrial_history::Value;
 use seatrial_machine::{Fault, NodeId, Rng};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! Final operations: reads and drains at the end of a test, retried until they succeed.
 
-use super::keys::keyed;
+use super::rotating_keys::keyed;
 use crate::{Context, Generator, Next, Tree, operation};
 use seatrial_history::{Key, Op, Process, Symbol, Value};
 use std::collections::{BTreeMap, BTreeSet};

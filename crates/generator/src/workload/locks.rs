@@ -1,6 +1,6 @@
 //! The workloads `mutex` and `lock`: acquisitions and releases by the same process.
 
-use super::keys::{KeyOptions, RotatingKeys, keyed};
+use super::rotating_keys::{KeyOptions, RotatingKeys, keyed};
 use crate::{Context, Generator, Next, Thread, Tree};
 use seatrial_history::{Op, OpType, Process, Symbol, Value};
 use seatrial_machine::Rng;

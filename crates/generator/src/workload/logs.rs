@@ -1,6 +1,6 @@
 //! The workload `log`: sends to logs and polls of them, by assignment, as in Jepsen's test of Kafka.
 
-use super::keys::{KeyOptions, RotatingKeys};
+use super::rotating_keys::{KeyOptions, RotatingKeys};
 use crate::{Context, Generator, Next, Thread, Tree};
 use seatrial_history::{Extra, Key, LogMop, Op, OpType, Process, Symbol, Value};
 use seatrial_machine::Rng;

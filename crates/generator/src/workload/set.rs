@@ -1,6 +1,6 @@
 //! The workload `set`: additions to sets, and reads of whole sets.
 
-use super::keys::{KeyOptions, RotatingKeys, keyed};
+use super::rotating_keys::{KeyOptions, RotatingKeys, keyed};
 use crate::{Generator, function, operation};
 use seatrial_history::Value;
 use seatrial_machine::Rng;

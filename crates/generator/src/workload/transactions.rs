@@ -1,6 +1,6 @@
 //! Transactions of reads and writes on lists or registers: Elle's workloads `list-append` and `rw-register`.
 
-use super::keys::{KeyOptions, RotatingKeys};
+use super::rotating_keys::{KeyOptions, RotatingKeys};
 use crate::{Context, Generator, KeyDistribution, Next, Tree};
 use seatrial_history::{Key, Mop, Observed, Op, Symbol, Value};
 use seatrial_machine::Rng;

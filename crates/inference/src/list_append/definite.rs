@@ -1,8 +1,8 @@
 //! Definite violations: no later operation can explain them.
 
+use super::list_table::ListId;
 use super::lists::OrderedLists;
-use super::reads::Suspect;
-use super::table::ListId;
+use super::read_anomalies::Suspect;
 use seatrial_checker::Anomaly;
 use seatrial_cycles::anomaly::INCOMPATIBLE_ORDER;
 use seatrial_cycles::{Level, Txn};

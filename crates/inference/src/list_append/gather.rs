@@ -1,9 +1,9 @@
 //! One pass over the chunks of a history: the table of lists, window by window.
 
 use super::late::LateKeys;
+use super::list_table::{InternalContradictions, ListId, ListTable, ListsError, Reopening};
 use super::lists::OrderedLists;
 use super::renaming::{Renamed, rename};
-use super::table::{InternalContradictions, ListId, ListTable, ListsError, Reopening};
 use super::window_record::WindowRecord;
 use super::{ListAppend, Windows};
 use crate::g1::{InternalReadChecker, MicroOperation, MicroOperations};

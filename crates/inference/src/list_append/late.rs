@@ -1,7 +1,7 @@
 //! Late keys: keys that are used again after they were closed.
 
 use super::Windows;
-use super::table::{AppendList, AppendPair, ElementWriter, ListId, ListTable};
+use super::list_table::{AppendList, AppendPair, ElementWriter, ListId, ListTable};
 use seatrial_checker::ClosedKeys;
 use seatrial_history::FixedMap;
 use seatrial_history::chunk::{MopView, ValueView};

@@ -1,6 +1,6 @@
 //! Version orders of lists, and the transactions that took effect.
 
-use super::table::{BRANCH, ElementWriter, ListId, ListTable};
+use super::list_table::{BRANCH, ElementWriter, ListId, ListTable};
 use seatrial_cycles::{Level, Txn};
 use seatrial_history::OpType;
 use std::collections::BTreeMap;

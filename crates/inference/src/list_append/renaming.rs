@@ -1,7 +1,7 @@
 //! Frees decided transactions, and renumbers the rest.
 
-use super::table::BranchId;
-use super::table::{BRANCH, ElementWriter, InternalContradictions, ListId, ListTable};
+use super::list_table::BranchId;
+use super::list_table::{BRANCH, ElementWriter, InternalContradictions, ListId, ListTable};
 use super::window_record::WindowResult;
 use seatrial_cycles::Txn;
 use seatrial_isolation::recorded_transactions::ProcessNumber;

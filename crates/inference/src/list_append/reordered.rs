@@ -1,8 +1,8 @@
 //! Reads that show the appends of one transaction in another order.
 
+use super::list_table::{AppendPair, BRANCH, ListId};
 use super::lists::OrderedLists;
-use super::reads::{Suspect, Suspects};
-use super::table::{AppendPair, BRANCH, ListId};
+use super::read_anomalies::{Suspect, Suspects};
 use seatrial_cycles::Txn;
 use seatrial_cycles::anomaly::INCOMPATIBLE_ORDER;
 use seatrial_history::FixedMap;

@@ -1,7 +1,7 @@
 //! Strict order: an order of transactions that respects all dependencies of lists and real time.
 
+use super::list_table::ListId;
 use super::lists::OrderedLists;
-use super::table::ListId;
 use seatrial_cycles::{Position, Txn, dense_id};
 
 dense_id! {
@@ -454,9 +454,9 @@ impl<'a> StrictOrderBuilder<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::edges::OrderKinds;
     use super::super::gather::ListFold;
     use super::super::late::LateKeys;
+    use super::super::list_edges::OrderKinds;
     use super::super::{Level, ListAppend, ListDependencies};
     use super::*;
     use seatrial_cycles::graph::{DependencyEdge, EdgeBuilder};

@@ -12,11 +12,11 @@
 //! blind writes after it.
 
 use super::ListDependencies;
-use super::edges::OrderKinds;
+use super::list_edges::OrderKinds;
+use super::list_proof::SnapshotEvents;
+use super::list_table::{BRANCH, ListId};
 use super::lists::OrderedLists;
-use super::proof::SnapshotEvents;
-use super::reads::Suspect;
-use super::table::{BRANCH, ListId};
+use super::read_anomalies::Suspect;
 use seatrial_cycles::graph::{EdgeBuilder, EdgeSink, WW};
 use seatrial_cycles::shape::{EdgeSource, ShapeGraph};
 use seatrial_cycles::{Level, Txn};

@@ -1,12 +1,12 @@
 //! Windows: checks them one after another and keeps the results.
 
 use super::definite::Definite;
-use super::edges::OrderKinds;
+use super::list_edges::OrderKinds;
+use super::list_proof::{self, OrderProofKind};
+use super::list_table::{AppendList, ListTable};
 use super::lists::OrderedLists;
-use super::proof::{self, OrderProofKind};
-use super::reads::{Suspect, Suspects};
+use super::read_anomalies::{Suspect, Suspects};
 use super::strict_order::{StrictOrder, strict_order};
-use super::table::{AppendList, ListTable};
 use super::unread::UndecidedAppends;
 use super::witness_context::WitnessContext;
 use super::{ListAppend, ListDependencies};
@@ -336,8 +336,9 @@ impl WindowRecord {
     /// Is an order of snapshots and commits needed for a window with cycles?
     fn needs_events(&self) -> bool {
         let level = self.checker.level;
-        let is_complete = proof::is_absence_of_cycles(level);
-        proof::kind(level) == OrderProofKind::Snapshots && (self.order.is_some() || !is_complete)
+        let is_complete = list_proof::is_absence_of_cycles(level);
+        list_proof::kind(level) == OrderProofKind::Snapshots
+            && (self.order.is_some() || !is_complete)
     }
 
     /// Searches for a proof of the level for a window whose dependency graph has cycles; notes what is undecided.
@@ -354,15 +355,16 @@ impl WindowRecord {
         let mut counts = self.counts.keys().chain(suspects.counts.keys());
         let is_refuted = counts.any(|anomaly| forbidden.contains(anomaly));
         let has_others = !self.counts.is_empty() || !suspects.counts.is_empty();
-        let proof = match proof::kind(level) {
+        let proof = match list_proof::kind(level) {
             _ if is_refuted || self.core.is_some() => None,
             OrderProofKind::Serial => None,
-            OrderProofKind::Commits(_) => proof::commits(level, lists).map(|order| {
+            OrderProofKind::Commits(_) => list_proof::commits(level, lists).map(|order| {
                 self.append_order(lists, transactions_of(&order, lists.table.len()), is_gone);
                 Verdict::COMMIT_ORDER
             }),
             OrderProofKind::Snapshots if has_others => {
-                let is_known = undecided.lists.is_empty() && proof::is_absence_of_cycles(level);
+                let is_known =
+                    undecided.lists.is_empty() && list_proof::is_absence_of_cycles(level);
                 is_known.then_some(Verdict::COMPLETE_GRAPH)
             }
             OrderProofKind::Snapshots => self.prove_snapshots(part, &undecided, is_gone, suspects),
@@ -386,7 +388,7 @@ impl WindowRecord {
         suspects: &mut Suspects,
     ) -> Option<&'static str> {
         let (level, lists) = (self.checker.level, part.lists);
-        let is_complete = proof::is_absence_of_cycles(level);
+        let is_complete = list_proof::is_absence_of_cycles(level);
         // By transaction of a component with several unread appends to a list: its position in the witness order.
         let mut places: FixedMap<Txn, u32> = FixedMap::default();
         let components = undecided.components.iter();
@@ -465,7 +467,7 @@ impl WindowRecord {
         order: impl IntoIterator<Item = Txn>,
         is_gone: impl Fn(Txn) -> bool,
     ) {
-        let times = match proof::kind(self.checker.level) {
+        let times = match list_proof::kind(self.checker.level) {
             OrderProofKind::Snapshots => 2,
             OrderProofKind::Serial | OrderProofKind::Commits(_) => 1,
         };
@@ -597,9 +599,9 @@ impl WindowRecord {
             return Some(proof);
         }
         // No serial or snapshot order explains a transaction with an internal contradiction.
-        if matches!(proof::kind(level), OrderProofKind::Commits(_)) {
+        if matches!(list_proof::kind(level), OrderProofKind::Commits(_)) {
             return Some(Verdict::COMMIT_ORDER);
         }
-        proof::is_absence_of_cycles(level).then_some(Verdict::COMPLETE_GRAPH)
+        list_proof::is_absence_of_cycles(level).then_some(Verdict::COMPLETE_GRAPH)
     }
 }

@@ -1,7 +1,7 @@
 //! Witness context: what a window must keep so that its findings can be explained.
 
+use super::list_table::ListId;
 use super::lists::OrderedLists;
-use super::table::ListId;
 use seatrial_cycles::{Position, Txn};
 use seatrial_history::Key;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! Explanations of findings: the operations that take part are read once more.
 
-use super::reads::Suspect;
-use super::table::ListId;
+use super::list_table::ListId;
+use super::read_anomalies::Suspect;
 use super::witness_context::WitnessContext;
 use seatrial_checker::{Anomaly, Finding};
 use seatrial_cycles::Txn;

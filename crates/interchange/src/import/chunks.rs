@@ -1,6 +1,6 @@
 //! Operations of a file as chunks of columns.
 
-use super::stream::Unread;
+use super::text_operations::Unread;
 use super::{FileOperations, ImportError};
 use seatrial_history::Chunk;
 use seatrial_history::chunk::{Assembly, Unstorable};

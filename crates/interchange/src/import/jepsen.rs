@@ -21,7 +21,7 @@
 use super::ImportOptions;
 use super::edn::{Form, SyntaxFault};
 use super::fressian::{Datum, Fressian};
-use super::operation::{KeyPlace, OperationBuilder, OperationDraft, OperationFields};
+use super::operation_builder::{KeyPlace, OperationBuilder, OperationDraft, OperationFields};
 use super::sequence::ProcessSequence;
 use crate::export;
 use seatrial_history::Op;

@@ -1,10 +1,10 @@
 //! A reader of JSON that yields the forms of EDN.
 
 use super::edn::{EdnReader, Form, SyntaxFault};
-use super::operation::{
+use super::operation_builder::{
     AfterBlank, Container, KeyPlace, OperationBuilder, OperationDraft, OperationFields,
 };
-use super::stream::Parsed;
+use super::text_operations::Parsed;
 use crate::export::integer_name;
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! Iterates over the operations of a file of any format.
 
 use super::registers::{RegisterOperations, TransactionReader};
-use super::stream::{READ_LENGTH, TextOperations, Unread, error_at};
+use super::text_operations::{READ_LENGTH, TextOperations, Unread, error_at};
 use super::timed_rows::RowOperations;
 use super::{DETECTION_LENGTH, Format, ImportError, ImportOptions, TextChunks, detect};
 use seatrial_history::chunk::Assembly;

@@ -2,8 +2,8 @@
 //! which has these lines without anything before them, their fields between tabs.
 
 use super::edn::{EdnReader, Form, SyntaxFault};
-use super::operation::{OperationDraft, kind, value};
-use super::stream::Parsed;
+use super::operation_builder::{OperationDraft, kind, value};
+use super::text_operations::Parsed;
 use seatrial_history::{Extra, Op, Process, Symbol};
 
 /// What comes before an operation in a line of the log.

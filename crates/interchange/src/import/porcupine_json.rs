@@ -2,7 +2,7 @@
 
 use super::edn::{Form, SyntaxFault};
 use super::json::JsonReader;
-use super::operation::OperationDraft;
+use super::operation_builder::OperationDraft;
 use super::timed_rows::{RowHalf, RowSpan, RowTimes, half_kind};
 use seatrial_history::{Extra, Key, Op, OpType, Process, Symbol, Value};
 

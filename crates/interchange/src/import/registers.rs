@@ -31,7 +31,6 @@
 //! # Ok::<(), seatrial_interchange::import::ImportError>(())
 //! ```
 
-mod assembly;
 mod awdit;
 mod bytes;
 mod cobra;
@@ -39,17 +38,18 @@ mod collector;
 mod dbcop;
 mod dbcop_json;
 mod draft;
-mod json;
+mod json_tokens;
 mod line;
 mod plume;
 #[cfg(test)]
 mod tests;
 mod timekiller;
+mod transaction_assembly;
 mod veristrong;
 
 pub(super) use collector::RegisterOperations;
 
-use super::stream::READ_LENGTH;
+use super::text_operations::READ_LENGTH;
 use super::{Format, ImportError, ImportOptions, SourcePosition};
 use awdit::Awdit;
 use bytes::Bytes;

@@ -2,10 +2,10 @@
 
 use super::csv::{CsvHeader, CsvRow};
 use super::edn::SyntaxFault;
-use super::operation::OperationDraft;
+use super::operation_builder::OperationDraft;
 use super::porcupine_json;
 use super::sequence::ProcessSequence;
-use super::stream::error_at;
+use super::text_operations::error_at;
 use super::{Format, ImportError};
 use seatrial_history::{FixedMap, Op, OpType, Process};
 use std::io::Read;

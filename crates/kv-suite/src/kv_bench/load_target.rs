@@ -1,8 +1,8 @@
 //! The stores that a load can go to, and one connection of a client to each: Seatrial's, Redis, etcd.
 
 use super::STATUS_TIMEOUT;
-use crate::connection::{SharedConnection, SharedConnections};
 use crate::credentials::Credentials;
+use crate::shared_connection::{SharedConnection, SharedConnections};
 use crate::tools::{StoreSession, session_seed};
 use seatrial_host::{Session, SessionOptions};
 use seatrial_kv::{Outcome, Transaction, TransactionClient, TransactionClientOptions};

@@ -4,7 +4,7 @@ use super::file_parser::{CheckpointParser, CheckpointSink};
 use super::file_writer::{DigestStream, digest_of};
 use super::format::{DELTA, FileHead, HEADER, payload_length_max};
 use super::{CheckpointError, CheckpointHead, CheckpointMark};
-use crate::session::Sessions;
+use crate::session_table::Sessions;
 use seatrial_blocks::{BlockHeader, HEADER_LENGTH};
 use seatrial_machine::Disk;
 use std::cmp::Ordering;

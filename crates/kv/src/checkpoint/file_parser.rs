@@ -8,7 +8,7 @@ use super::format::{
 use super::slice_parser::{SliceParser, check_end, check_start, session};
 use super::{CheckpointError, CheckpointMark};
 use crate::message::MessageError;
-use crate::session::Sessions;
+use crate::session_table::Sessions;
 use seatrial_blocks::{BlockHeader, BlockKind, Defect, HEADER_LENGTH, block, crc32c};
 use seatrial_machine::FieldReader;
 

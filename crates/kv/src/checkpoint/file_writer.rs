@@ -5,7 +5,7 @@ use super::format::{
     ROOT, SESSIONS, SLICE, SLICE_LENGTH, payload_length_max,
 };
 use super::{CheckpointHead, CheckpointMark};
-use crate::session::SessionEntry;
+use crate::session_table::SessionEntry;
 use crate::state::{Item, StateKey, StateSnapshot, StoredList};
 use seatrial_blocks::{BlockKind, HEADER_LENGTH, block};
 use twox_hash::XxHash3_128;

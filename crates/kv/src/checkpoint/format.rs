@@ -2,7 +2,7 @@
 
 use super::CheckpointHead;
 use crate::message::{KEY_LENGTH_MAX, LIST_LENGTH_MAX, MessageError, VALUE_LENGTH_MAX, WINDOW};
-use crate::session::{SESSION_REPLIES_LENGTH_MAX, SESSIONS_MAX};
+use crate::session_table::{SESSION_REPLIES_LENGTH_MAX, SESSIONS_MAX};
 use seatrial_blocks::BlockKind;
 use seatrial_machine::{FieldReader, Time};
 

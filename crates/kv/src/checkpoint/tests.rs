@@ -2,7 +2,7 @@ mod changes;
 
 use super::*;
 use crate::message::{KEY_LENGTH_MAX, VALUE_LENGTH_MAX};
-use crate::session::{Admission, REPLY_LENGTH_MAX};
+use crate::session_table::{Admission, REPLY_LENGTH_MAX};
 use crate::state::{Item, StoreState};
 use crate::transaction::Transaction;
 use bytes::Bytes;
@@ -631,7 +631,7 @@ fn a_state_of_more_than_four_gigabytes_has_its_file() {
             Item::Register(std::sync::Arc::clone(&value)),
         );
     }
-    let state = StoreState::restore(items, crate::session::Sessions::default());
+    let state = StoreState::restore(items, crate::session_table::Sessions::default());
     assert!(state.size() > 1 << 32);
     let mut writer = CheckpointWriter::new(state.snapshot(), head());
     let mut parser = file_parser::CheckpointParser::new(HEADER, CountingSink::default());

@@ -15,7 +15,7 @@ use crate::journal::{JournalOwner, JournalWriter};
 use crate::journal_mark::JournalMark;
 use crate::pending::PendingCommands;
 use crate::recovery::{BootError, JournalContents, move_aside, remove_moved};
-use crate::session::Sessions;
+use crate::session_table::Sessions;
 use crate::state::{StateSnapshot, StoreState};
 use seatrial_blocks::Recovery;
 use seatrial_consensus::{

@@ -5,7 +5,7 @@ use crate::answer::put_done;
 use crate::message::{
     Code, HEADER_LENGTH, MESSAGE_LENGTH_MAX, MessageHeader, MessageKind, OPERATIONS_MAX,
 };
-use crate::session::Admission;
+use crate::session_table::Admission;
 use crate::transaction::{Operation, Operations};
 use bytes::Bytes;
 use seatrial_machine::Time;

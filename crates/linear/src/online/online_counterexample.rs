@@ -3,9 +3,9 @@
 use super::InternedWords;
 use super::jit_linearizer::{Cell, Refuted};
 use crate::explanation::{ActionWords, ViolationExcerpt};
+use crate::linearization_search::Counterexample;
 use crate::model::{Model, action, shape};
 use crate::object::{NEVER, ObjectOperation};
-use crate::search::Counterexample;
 use crate::values::{NumberedValues, ObjectStates};
 use seatrial_checker::Finding;
 use seatrial_history::{FixedMap, Key, Op};

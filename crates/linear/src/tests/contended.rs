@@ -2,10 +2,10 @@
 
 use super::register_zones::{has_order, histories};
 use crate::bisected_counterexample::bisected_counterexample;
+use crate::linearization_search::{Bound, Counterexample, OrderResult, Search};
 use crate::model::{Action, CollectionEnd, Model, Taken};
 use crate::object::{NEVER, ObjectOperation};
 use crate::queue_search::search_queue;
-use crate::search::{Bound, Counterexample, OrderResult, Search};
 use crate::values::{NumberedValues, ObjectStates, StateId};
 use seatrial_machine::Rng;
 use std::collections::{BTreeSet, VecDeque};

@@ -1,8 +1,8 @@
 //! Zones against all orders, and against the search.
 
+use crate::linearization_search::{Bound, Search, SearchResult};
 use crate::model::{Action, Model};
 use crate::object::{NEVER, ObjectOperation, ValueMarks};
-use crate::search::{Bound, Search, SearchResult};
 use crate::values::{NumberedValues, ObjectStates, StateId};
 use seatrial_machine::Rng;
 use seatrial_monitors::{RegisterZones, ZoneVerdict};

@@ -1,7 +1,7 @@
 //! State that all views of one history share.
 
 use super::cache::CachedValue;
-use super::completions::Completions;
+use super::view_completions::Completions;
 use super::view_op::ViewPart;
 use super::{ChunkCache, ViewError, ViewSource};
 use seatrial_history::chunk::{ChunkAddress, ChunkSummary};

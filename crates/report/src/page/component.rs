@@ -1,8 +1,8 @@
 //! Transactions one below the other, with an arrow for each dependency.
 
-use super::anomaly::Participant;
+use super::anomaly_section::Participant;
 use super::cycle::class;
-use super::frame::DrawingFrame;
+use super::drawing_frame::DrawingFrame;
 use crate::escape::Escaped;
 use crate::wording::{count, thousands};
 use seatrial_checker::{Component, Dependency};

@@ -1,8 +1,8 @@
 //! A cycle of operations as a drawing.
 
-use super::anomaly::Participant;
+use super::anomaly_section::Participant;
 use super::component;
-use super::frame::DrawingFrame;
+use super::drawing_frame::DrawingFrame;
 use crate::escape::Escaped;
 use crate::wording::{one_line, shortened, thousands};
 use seatrial_checker::{Dependency, FindingStep};

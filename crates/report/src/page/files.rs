@@ -1,7 +1,7 @@
 //! Findings as files: explanations as text, cycles, orders and components as pictures.
 
-use super::frame::DrawingFrame;
-use super::{anomaly, component, cycle, order_drawing};
+use super::drawing_frame::DrawingFrame;
+use super::{anomaly_section, component, cycle, order_drawing};
 use crate::cause_text::{TimelineKind, left_out, moment, timeline};
 use crate::excerpt::Excerpt;
 use crate::report::Report;
@@ -44,7 +44,7 @@ pub fn finding_files(report: &Report<'_>, excerpt: &Excerpt) -> Vec<FindingFile>
             DrawingFrame::File,
             &mut picture,
         );
-        if let Some(order) = anomaly::picture(&excerpt.history, finding, POINTS_MAX) {
+        if let Some(order) = anomaly_section::picture(&excerpt.history, finding, POINTS_MAX) {
             let _ = order_drawing::draw(&order, DrawingFrame::File, &mut picture);
         }
         if !picture.is_empty() {

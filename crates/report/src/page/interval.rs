@@ -1,6 +1,6 @@
 //! The intervals of an anomaly's operations, drawn.
 
-use super::anomaly::Participant;
+use super::anomaly_section::Participant;
 use crate::escape::Escaped;
 use crate::wording::{brief, length};
 use seatrial_history::{Op, Process};

@@ -1,6 +1,6 @@
 //! The longest order that works, drawn: one stretch of it, and the figures from which a script draws the others.
 
-use super::frame::DrawingFrame;
+use super::drawing_frame::DrawingFrame;
 use super::order_picture::{LinearizationPicture, OperationBar, OrderPoint};
 use crate::escape::{Escaped, json_for_script};
 use crate::wording::{count, shortened};

@@ -1,6 +1,6 @@
 //! The longest order that works, laid out: bars of operations, points of the order, and where it ends.
 
-use super::anomaly::Participant;
+use super::anomaly_section::Participant;
 use super::interval::times;
 use crate::wording::{brief, one_line, shortened};
 use seatrial_checker::{LinearizationPoint, LinearizationWitness};

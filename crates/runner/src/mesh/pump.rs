@@ -1,6 +1,6 @@
 //! Pumps: each forwards the bytes of one direction of one connection.
 
-use super::wire::{Condition, RETRANSMISSION, RETRANSMISSION_MAX, Wire};
+use super::mesh_wire::{Condition, RETRANSMISSION, RETRANSMISSION_MAX, Wire};
 use seatrial_machine::{LinkCondition, Rng};
 use std::collections::VecDeque;
 use std::io;

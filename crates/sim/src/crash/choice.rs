@@ -1,6 +1,6 @@
 //! Crash states as data: the fate of each operation that was not durable at a power failure.
 
-use super::recorder::{DiskOperation, grouped};
+use super::disk_recorder::{DiskOperation, grouped};
 use seatrial_machine::Rng;
 use std::collections::BTreeMap;
 use std::fmt;

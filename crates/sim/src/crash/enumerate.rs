@@ -1,9 +1,9 @@
 //! Which crash states are built at a point of a trace.
 
 use super::choice::{Choice, Fate, Rest, Tear, TearUnit, TornUnits};
+use super::disk_recorder::DiskOperation;
 use super::explorer::ExplorerLimits;
-use super::recorder::DiskOperation;
-use crate::storage::Pending;
+use crate::simulated_storage::Pending;
 use seatrial_machine::Rng;
 
 /// The crash states of one point.

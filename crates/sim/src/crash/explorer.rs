@@ -1,11 +1,11 @@
 //! The explorer: builds all crash states of a trace, recovers and checks each.
 
 use super::choice::Choice;
+use super::disk_recorder::{DiskRecorder, DiskTrace, grouped};
 use super::enumerate::choices;
 use super::failure::{CrashFailure, Vulnerability, explain};
-use super::recorder::{DiskRecorder, DiskTrace, grouped};
-use super::replay::TraceReplay;
-use crate::storage::{FileTree, MemoryStorage};
+use super::trace_replay::TraceReplay;
+use crate::simulated_storage::{FileTree, MemoryStorage};
 use seatrial_machine::{Rng, panic_text};
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,9 +1,9 @@
 //! Minimises a crash state whose check failed, and explains it.
 
 use super::choice::{Choice, Fate, Tear, name_of};
+use super::disk_recorder::{DiskOperation, DiskTrace};
 use super::explorer::CrashState;
-use super::recorder::{DiskOperation, DiskTrace};
-use super::replay::TraceReplay;
+use super::trace_replay::TraceReplay;
 use seatrial_machine::counted;
 use std::fmt;
 

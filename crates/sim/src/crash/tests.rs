@@ -1,7 +1,7 @@
 //! The states are those of a dumb twin; small programs with known mistakes are caught, without them they hold.
 
 use super::*;
-use crate::storage::{FileTree, folder_of};
+use crate::simulated_storage::{FileTree, folder_of};
 use seatrial_machine::{Disk, Medium, Rng, Storage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -1,6 +1,6 @@
 //! Accesses of a storage by block, and the planted fault that one of them meets.
 
-use crate::storage::hold;
+use crate::simulated_storage::hold;
 use seatrial_machine::Rng;
 use std::collections::BTreeMap;
 use std::fmt;

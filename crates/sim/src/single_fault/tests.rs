@@ -1,7 +1,7 @@
 //! A program that checks everything passes, one that does not is caught.
 
 use super::*;
-use crate::storage::{FileTree, MemoryStorage};
+use crate::simulated_storage::{FileTree, MemoryStorage};
 use seatrial_machine::Storage;
 use std::io;
 use std::path::Path;

@@ -5,7 +5,7 @@ use super::super::executor::ExecutorShared;
 use super::super::handle::Nothing;
 use super::super::task_cell::{self, AnyTask, TaskCell};
 use super::super::task_graph::TaskEffect;
-use super::super::transaction::carry_out;
+use super::super::task_transaction::carry_out;
 use super::super::{Task, TaskError, TaskId, TaskState};
 use super::twin::{BodyKind, Subject, TaskWorld, TwinOutcome, TwinStep};
 use seatrial_machine::Rng;

@@ -1,7 +1,7 @@
 //! The readers under test: intact files of each format, and the commands that are run on damaged ones.
 
 use super::mutate::FileShape;
-use crate::child::{End, Program, ended, text};
+use crate::limited_program::{End, Program, ended, text};
 use anyhow::{Context as _, Result};
 use std::fs;
 use std::path::{Path, PathBuf};

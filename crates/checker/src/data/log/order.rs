@@ -1,8 +1,8 @@
 //! The order of each log, and the anomalies of operations against it.
 
 use super::adjacency::{Adjacencies, AdjacencyUses, MessageAdjacency};
+use super::log_state::{LogMessage, LogState, NEVER};
 use super::read_graph::{BEFORE_GRAPH, NO_SENDER, ReadGraph};
-use super::state::{LogMessage, LogState, NEVER};
 use crate::Anomaly;
 use crate::data::verdict_builder::VerdictBuilder;
 use seatrial_cycles::{CompletedOperation, OperationCycle, operation_cycles};

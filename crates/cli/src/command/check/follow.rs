@@ -5,7 +5,7 @@ use super::ending::Ending;
 use crate::args::CheckArguments;
 use crate::guard::Guard;
 use crate::opened::{Opened, of_source};
-use crate::plan::state_planned_table;
+use crate::plan_file::state_planned_table;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_check::infer::Shapes;
 use seatrial_check::{

@@ -4,7 +4,7 @@
 //! A read's version `null` is the initial state. Other members (`params`, `info`, `start`, `end`) are ignored.
 
 use super::bytes::Bytes;
-use super::json::{JsonTokens, first_name};
+use super::json_tokens::{JsonTokens, first_name};
 use super::{Initial, InputFault};
 use crate::import::SourcePosition;
 use seatrial_history::OpType;

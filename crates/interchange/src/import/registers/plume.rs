@@ -4,13 +4,13 @@
 //! program order, transactions of a session in the order of their first lines. Transaction `-1` is every aborted one:
 //! consecutive lines of one session are read as one transaction. Value 0 is the initial state.
 
-use super::assembly::TransactionAssembly;
 use super::bytes::Bytes;
 use super::draft::DraftAccessKind;
 use super::line::{LineFault, LineParser};
+use super::transaction_assembly::TransactionAssembly;
 use super::{Initial, InputFault};
 use crate::import::SourcePosition;
-use crate::import::transaction::integer;
+use crate::import::transaction_row::integer;
 use seatrial_history::TransactionSink;
 use std::io::Read;
 

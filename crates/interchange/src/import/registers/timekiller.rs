@@ -8,7 +8,7 @@
 
 use super::bytes::Bytes;
 use super::draft::{DraftAccessKind, TransactionDraft};
-use super::json::{JsonTokens, first_name};
+use super::json_tokens::{JsonTokens, first_name};
 use super::{Initial, InputFault};
 use crate::import::SourcePosition;
 use seatrial_history::FixedMap;

@@ -5,10 +5,10 @@
 //! the order of their first lines.
 
 use super::InputFault;
-use super::assembly::TransactionAssembly;
 use super::bytes::Bytes;
 use super::draft::DraftAccessKind;
 use super::line::{LineFault, LineParser};
+use super::transaction_assembly::TransactionAssembly;
 use crate::import::SourcePosition;
 use seatrial_history::TransactionSink;
 use seatrial_machine::counted;
