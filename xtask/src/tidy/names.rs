@@ -13,19 +13,22 @@ const PLACES: [&str; 4] = ["lib.rs", "main.rs", "mod.rs", "tests.rs"];
 /// What begins the declaration of a type.
 const KEYWORDS: [&str; 4] = ["struct ", "enum ", "trait ", "union "];
 
-/// Title and explanation of each section of the page.
-const SECTIONS: [(&str, &str); 3] = [
+/// Title and explanation of each section of the page, and whether its rows have reasons.
+const SECTIONS: [(&str, &str, bool); 3] = [
     (
         "Public types",
         "Public names that several crates or modules declare, each with the reason why it stays.",
+        true,
     ),
     (
         "Types",
         "All names of types that are declared more than once, public or not.",
+        false,
     ),
     (
         "Files",
-        "All names of source files that occur more than once.",
+        "All names of source files that occur more than once, each with what they have in common.",
+        true,
     ),
 ];
 
@@ -57,7 +60,7 @@ pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
                 );
                 findings.push(Finding::new(PAGE, row.line, what));
             }
-            if section == 0 && row.reason.is_empty() {
+            if SECTIONS[section].2 && row.reason.is_empty() {
                 let what =
                     format!("{name} has no reason; rename one, or say why both have this name");
                 findings.push(Finding::new(PAGE, row.line, what));
@@ -70,34 +73,42 @@ pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
 pub(crate) fn lowered(tree: &Tree) -> String {
     let declared = declared(tree.sources());
     let allowed = allowed(tree.text(PAGE).unwrap_or_default());
-    let mut page = "# Names with several meanings\n\nA name of a type or file should mean one thing in the workspace. \
-                    These do not yet, or have a reason.\n`cargo xtask tidy` refuses further ones and counts that rise; \
-                    `cargo xtask map` lowers the counts.\n"
+    let mut page = "# Names that occur several times\n\nA name of a type or file means one thing in the workspace. Names \
+                    that occur more than once all the same stand here.\n`cargo xtask tidy` refuses further ones and counts \
+                    that rise; `cargo xtask map` lowers the counts.\n"
         .to_owned();
-    for ((title, about), (names, rows)) in SECTIONS.iter().zip(declared.iter().zip(&allowed)) {
-        let is_public = *title == SECTIONS[0].0;
-        let (head, line) = if is_public {
-            (" why |", " --- |")
-        } else {
-            ("", "")
-        };
-        let _ = write!(
-            page,
-            "\n## {title}\n\n{about}\n\n| name | times |{head}\n| --- | --- |{line}\n"
-        );
-        for (name, row) in rows {
-            let times = names.get(name).map_or(0, Vec::len).min(row.times);
-            if times > 1 {
-                let reason = if is_public {
-                    format!(" {} |", row.reason)
-                } else {
-                    String::new()
-                };
-                let _ = writeln!(page, "| `{name}` | {times} |{reason}");
-            }
-        }
+    for ((title, about, has_reasons), (names, rows)) in
+        SECTIONS.iter().zip(declared.iter().zip(&allowed))
+    {
+        let _ = write!(page, "\n## {title}\n\n{about}\n\n");
+        page += &lowered_rows(names, rows, *has_reasons);
     }
     page
+}
+
+/// The table of a section, or that there is nothing in it.
+fn lowered_rows(
+    names: &BTreeMap<&str, Vec<String>>,
+    rows: &BTreeMap<&str, Row<'_>>,
+    has_reasons: bool,
+) -> String {
+    let mut table = String::new();
+    for (name, row) in rows {
+        let times = names.get(name).map_or(0, Vec::len).min(row.times);
+        if times > 1 {
+            let _ = write!(table, "| `{name}` | {times} |");
+            let _ = if has_reasons {
+                writeln!(table, " {} |", row.reason)
+            } else {
+                writeln!(table)
+            };
+        }
+    }
+    match (table.is_empty(), has_reasons) {
+        (true, _) => "None.\n".to_owned(),
+        (false, true) => format!("| name | times | why |\n| --- | --- | --- |\n{table}"),
+        (false, false) => format!("| name | times |\n| --- | --- |\n{table}"),
+    }
 }
 
 /// Where names are declared.
@@ -161,7 +172,7 @@ fn allowed(page: &str) -> [BTreeMap<&str, Row<'_>>; 3] {
     let mut section = None;
     for (number, line) in page.lines().enumerate() {
         if let Some(title) = line.strip_prefix("## ") {
-            section = SECTIONS.iter().position(|(known, _)| *known == title);
+            section = SECTIONS.iter().position(|(known, ..)| *known == title);
         }
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let (Some(section), [_, name, times, rest @ ..]) = (section, &cells[..]) else {
@@ -214,7 +225,7 @@ mod tests {
         let rows = page([
             "| `Place` | 2 | they differ |",
             "| `Kind` | 2 |\n| `Place` | 2 |",
-            "| `a.rs` | 2 |",
+            "| `a.rs` | 2 | they are alike |",
         ]);
         assert_eq!(said(check, &[ONE, TWO, THREE, (PAGE, &rows)]), [""; 0]);
     }
@@ -224,15 +235,18 @@ mod tests {
         let rows = page([
             "| `Place` | 2 | |",
             "| `Kind` | 3 |\n| `Place` | 2 |\n| `Gone` | 2 |",
-            "",
+            "| `a.rs` | 2 |",
         ]);
-        let files = [ONE, TWO, (PAGE, rows.as_str())];
+        let files = [ONE, TWO, THREE, (PAGE, rows.as_str())];
         let expected = [
             "docs/names.md:3: Place has no reason; rename one, or say why both have this name",
             "docs/names.md:6: Kind occurs 2 times; run `cargo xtask map`, which lowers the row",
             "docs/names.md:8: Gone occurs 0 times; run `cargo xtask map`, which lowers the row",
+            "docs/names.md:11: a.rs has no reason; rename one, or say why both have this name",
         ];
         assert_eq!(said(check, &files), expected);
+        let files_alone = [THREE, (PAGE, rows.as_str())];
+        assert_eq!(lowered(&tree(&files_alone)).matches("\nNone.\n").count(), 3);
         let lowered = lowered(&tree(&files));
         assert!(
             lowered.contains("| `Kind` | 2 |\n| `Place` | 2 |\n"),
