@@ -15,6 +15,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 /// Maximum number of states that stay readable.
 const STATES_MAX: u64 = PAST_STATES_MAX as u64;
+/// Most files of freed segments of a journal that are kept to be written over. Its blocks are numbered, so old bytes after its
+/// end are never taken for new ones.
+pub(crate) const JOURNAL_SPARES: usize = 2;
 
 /// Serves until SIGTERM or Ctrl-C.
 pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
@@ -67,9 +70,8 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
         checkpoints.apply(&mut options);
         let (machine, found) = Replica::boot(data, options).map_err(|error| error.to_string())?;
         report_start(report, &cluster, &found);
-        // The journal's blocks are numbered, so old bytes after its end are never taken for new ones.
         let log = OpenLog {
-            reuses_segments: true,
+            spares_max: JOURNAL_SPARES,
             ..OpenLog::new(LogName::MAIN, found.recovery.end)
         };
         Ok(Booted {

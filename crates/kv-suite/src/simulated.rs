@@ -3,6 +3,7 @@
 mod operator;
 
 use crate::data::Consumer;
+use crate::node_process::JOURNAL_SPARES;
 use crate::operation_in_progress::{OperationAction, OperationInProgress};
 use crate::processes::node_state;
 use crate::{Kv, SUITE, store_bug};
@@ -137,7 +138,7 @@ impl SimulatedSystem for KvWorld {
             let log = OpenLog {
                 // Small, so that journals are freed at their heads.
                 segment_length: checkpoint_bytes,
-                reuses_segments: true,
+                spares_max: JOURNAL_SPARES,
                 ..OpenLog::new(LogName::MAIN, report.recovery.end)
             };
             Ok(Booted {

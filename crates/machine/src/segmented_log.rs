@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Name of a log and of its files: 1 to 32 characters out of `a-z`, `0-9` and `_`.
@@ -89,10 +90,10 @@ pub struct OpenLog {
     pub end: u64,
     /// A segment of at least this many bytes is followed by a new one.
     pub segment_length: u64,
-    /// Are the files of removed segments written over as new ones? Then the last segment may have zeros and old bytes after its
-    /// end, so the log's blocks must have increasing numbers by which recovery distinguishes them (those of `seatrial_blocks`
-    /// do).
-    pub reuses_segments: bool,
+    /// Maximum number of removed segments whose files are kept and written over as new ones. If it is not 0, the last segment
+    /// may have zeros and old bytes after its end, so the log's blocks must have increasing numbers by which recovery
+    /// distinguishes them (those of `seatrial_blocks` do).
+    pub spares_max: usize,
 }
 
 /// Default length of a segment, in bytes.
@@ -105,15 +106,13 @@ impl OpenLog {
             name,
             end,
             segment_length: SEGMENT_LENGTH,
-            reuses_segments: false,
+            spares_max: 0,
         }
     }
 }
 
 /// Maximum number of zeros that are written after the end of a log that reuses segments.
 const AHEAD_MAX: u64 = 1 << 20;
-/// Maximum number of removed segments that are kept as files.
-const SPARES_MAX: usize = 2;
 
 /// One file of a log.
 #[derive(Clone, Debug)]
@@ -220,13 +219,15 @@ impl Disk for LogView {
 }
 
 /// Reads a log that is being appended to, for jobs: by position, without a view of its end. Segments are opened when they are
-/// first needed and stay open until they are freed and [`LogReader::forget`] is called.
+/// first needed and stay open until [`LogReader::forget`] is called.
 #[derive(Debug)]
 pub struct LogReader {
     data: DataFolder,
     name: LogName,
     /// The open segments, by their first position.
     segments: Mutex<BTreeMap<u64, Arc<dyn Medium>>>,
+    /// What is before this position may be gone, its files written over.
+    freed: AtomicU64,
 }
 
 impl LogReader {
@@ -236,11 +237,21 @@ impl LogReader {
             data,
             name,
             segments: Mutex::default(),
+            freed: AtomicU64::new(0),
         }
     }
 
     /// Reads bytes that the driver has reported as written, and that lie in one append.
     pub fn read_at(&self, position: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.read(position, buffer)?;
+        // After the read: the file may have become another segment meanwhile, and the bytes those of another position.
+        if position < self.freed.load(Ordering::Acquire) {
+            return Err(freed());
+        }
+        Ok(())
+    }
+
+    fn read(&self, position: u64, buffer: &mut [u8]) -> io::Result<()> {
         if let Some((start, medium)) = self.segment(position)
             && medium.read_at(position - start, buffer).is_ok()
         {
@@ -248,19 +259,15 @@ impl LogReader {
         }
         // A segment that was begun since, or is not open yet.
         self.refresh()?;
-        let (start, medium) = self
-            .segment(position)
-            .ok_or_else(|| io::Error::new(ErrorKind::NotFound, "this part of the log was freed"))?;
+        let (start, medium) = self.segment(position).ok_or_else(freed)?;
         medium.read_at(position - start, buffer)
     }
 
-    /// Closes the segments that end before a position.
+    /// Nothing before this position is read any more; to be called before the driver frees it. Closes all segments: an open one
+    /// that is freed may become another segment.
     pub fn forget(&self, position: u64) {
-        let mut segments = self.lock();
-        let first = segments.range(..=position).next_back().map(|it| *it.0);
-        if let Some(first) = first {
-            *segments = segments.split_off(&first);
-        }
+        self.freed.fetch_max(position, Ordering::Release);
+        self.lock().clear();
     }
 
     fn segment(&self, position: u64) -> Option<(u64, Arc<dyn Medium>)> {
@@ -282,6 +289,10 @@ impl LogReader {
     }
 }
 
+fn freed() -> io::Error {
+    io::Error::new(ErrorKind::NotFound, "this part of the log was freed")
+}
+
 /// Adds the file to an error.
 pub(crate) fn in_file(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
@@ -295,7 +306,7 @@ pub(crate) fn in_file(path: &Path, error: &io::Error) -> io::Error {
 /// anything is written to it, so only the end of the last segment can be torn. Segments are removed from the oldest on, each
 /// removal made durable before the next, so the remaining segments never have a gap. An append is never split.
 ///
-/// With [`OpenLog::reuses_segments`] the file of a removed segment is kept, as `log.spare-0` or `-1`, and becomes the next new
+/// With [`OpenLog::spares_max`] the file of a removed segment is kept, as `log.spare-0` and so on, and becomes the next new
 /// segment: a sync of bytes that replace others has no metadata to write, and on journaling file systems takes a fraction of
 /// the time of one after a file grew. Such a file has the old bytes until they are written over; before the next segment begins
 /// they are cut off, so they can only follow the end of the log. A file that grows all the same, by short appends, grows by
@@ -318,9 +329,9 @@ pub struct LogWriter {
     length: u64,
     /// Bytes of the last segment's file: old ones and zeros follow `length`.
     file_length: u64,
-    /// Numbers of the spare files; at most [`SPARES_MAX`].
+    /// Numbers of the spare files; at most `spares_max`.
     spares: Vec<usize>,
-    reuses_segments: bool,
+    spares_max: usize,
     is_synced: bool,
     has_failed: bool,
 }
@@ -371,10 +382,7 @@ impl LogWriter {
             let path = name.spare(folder, *number);
             files.iter().any(|file| path.ends_with(file))
         };
-        let mut spares: Vec<usize> = Vec::new();
-        if log.reuses_segments {
-            spares.extend((0..SPARES_MAX).filter(is_spare));
-        }
+        let spares: Vec<usize> = (0..log.spares_max).filter(is_spare).collect();
         Ok(LogWriter {
             storage: Arc::clone(storage),
             folder: folder.to_owned(),
@@ -385,7 +393,7 @@ impl LogWriter {
             length,
             file_length: length,
             spares,
-            reuses_segments: log.reuses_segments,
+            spares_max: log.spares_max,
             is_synced: true,
             has_failed: false,
         })
@@ -442,7 +450,7 @@ impl LogWriter {
     fn write_ahead(&mut self, appended: u64) -> io::Result<()> {
         let ahead = (self.segment_length / 4).min(AHEAD_MAX);
         let end = (self.length + ahead).min(self.segment_length);
-        if self.reuses_segments && appended <= ahead / 4 && end > self.length {
+        if self.spares_max > 0 && appended <= ahead / 4 && end > self.length {
             let zeros = vec![0; (end - self.length) as usize];
             self.medium.write_at(self.length, &zeros)?;
             self.file_length = end;
@@ -500,7 +508,7 @@ impl LogWriter {
     }
 
     /// Removes the segments that end before `position`, but never the last one; returns the new start. With
-    /// [`OpenLog::reuses_segments`] the files of up to two stay, as spares.
+    /// [`OpenLog::spares_max`] the files of some stay, as spares.
     pub fn truncate_head(&mut self, position: u64) -> io::Result<u64> {
         self.usable()?;
         while self.starts.get(1).is_some_and(|&next| next <= position) {
@@ -524,8 +532,7 @@ impl LogWriter {
 
     /// The number of a spare file that is missing; `None`: there are enough.
     fn free_spare(&self) -> Option<usize> {
-        let is_free = |number: &usize| self.reuses_segments && !self.spares.contains(number);
-        (0..SPARES_MAX).find(is_free)
+        (0..self.spares_max).find(|number| !self.spares.contains(number))
     }
 
     fn usable(&self) -> io::Result<()> {

@@ -57,6 +57,10 @@ pub const REPLICA_MESSAGE_MAX: usize = READ_LENGTH_MAX + (64 << 10);
 /// Most bytes of slots in one message.
 pub const READ_LENGTH_MAX: usize = 2 << 20;
 
+/// Most files of freed segments that are kept to be written over, at the usual segment's length as many bytes as the usual slack:
+/// syncs of such files have no metadata to write (`docs/decisions/0133`). Blocks are numbered, so old ones are not taken for new.
+const SPARES_MAX: usize = 8;
+
 /// Options of a replica.
 #[derive(Clone, Debug)]
 pub struct DownstairsOptions {
@@ -141,6 +145,7 @@ impl Downstairs {
         let read = read_region(data, &options.geometry, options.segment_length)?;
         let log = OpenLog {
             segment_length: options.segment_length,
+            spares_max: SPARES_MAX,
             ..OpenLog::new(LogName::MAIN, read.report.end)
         };
         let start = data.log(LogName::MAIN)?.start();

@@ -7,6 +7,7 @@ use super::map_benchmark::nanoseconds;
 use super::store_processes::StoreProcesses;
 use super::{BenchSetup, LoadOptions, STATUS_TIMEOUT};
 use crate::credentials::Credentials;
+use crate::node_process::JOURNAL_SPARES;
 use crate::tools::StoreSession;
 use seatrial_blocks::{BlockKind, Frames, Walker, block, frame};
 use seatrial_files::Files;
@@ -68,14 +69,14 @@ fn batch(sequence: u64, bytes: &mut Vec<u8>) {
     block::finish_plain(bytes, start, BlockKind(33), 0, sequence);
 }
 
-fn open(folder: &Path, reuses_segments: bool) -> std::io::Result<LogWriter> {
+fn open(folder: &Path, spares_max: usize) -> std::io::Result<LogWriter> {
     std::fs::create_dir_all(folder)?;
     let storage: Arc<dyn Storage> = Arc::new(Files);
     let log = OpenLog {
         name: NAME,
         end: 0,
         segment_length: SEGMENT_LENGTH,
-        reuses_segments,
+        spares_max,
     };
     LogWriter::open(&storage, folder, log)
 }
@@ -93,7 +94,7 @@ fn logs(folder: &Path, rows: &mut Rows) -> Result<(), SuiteError> {
         per_second(encoded),
         "per CPU second",
     ));
-    let mut log = open(folder, false)?;
+    let mut log = open(folder, 0)?;
     let began = Instant::now();
     for number in 0..BATCHES {
         batch(number as u64, &mut bytes);
@@ -102,7 +103,7 @@ fn logs(folder: &Path, rows: &mut Rows) -> Result<(), SuiteError> {
     let rate = BATCHES as f64 / began.elapsed().as_secs_f64();
     rows.push(row("batches appended without a sync", rate, "per second"));
     log.sync()?;
-    let mut gathered_log = open(&folder.join("gathered"), false)?;
+    let mut gathered_log = open(&folder.join("gathered"), 0)?;
     let mut gathered = Vec::new();
     let began = Instant::now();
     for number in 0..BATCHES {
@@ -145,8 +146,8 @@ fn synced(folder: &Path, rows: &mut Rows) -> Result<(), SuiteError> {
         rows.push((name, rate, "per second"));
         std::io::Result::Ok(())
     };
-    for (name, reuses_segments) in [("a growing log", false), ("a log of the store", true)] {
-        let mut log = open(&folder.join(name), reuses_segments)?;
+    for (name, spares_max) in [("a growing log", 0), ("a log of the store", JOURNAL_SPARES)] {
+        let mut log = open(&folder.join(name), spares_max)?;
         count(name, &mut |bytes| {
             log.append(bytes)?;
             log.sync()

@@ -58,7 +58,11 @@ impl ReplicaDriver {
         let end = OpenLog {
             segment_length,
             // Where each crash is tried, zeros after the end of a large segment would only cost time.
-            reuses_segments: segment_length < SEGMENT_LENGTH,
+            spares_max: if segment_length < SEGMENT_LENGTH {
+                2
+            } else {
+                0
+            },
             ..OpenLog::new(LogName::MAIN, report.recovery.end)
         };
         let log = LogWriter::open(storage, folder, end).map_err(|it| failed(&it))?;

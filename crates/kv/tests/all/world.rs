@@ -140,7 +140,7 @@ fn boot(
         // Small segments, so that journals are freed at their heads.
         let log = OpenLog {
             segment_length: 400,
-            reuses_segments: true,
+            spares_max: 2,
             ..OpenLog::new(LogName::MAIN, booted.1.recovery.end)
         };
         Ok(Booted {

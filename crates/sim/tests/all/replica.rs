@@ -324,7 +324,7 @@ impl Replica {
             name,
             end,
             segment_length: SEGMENT_LENGTH,
-            reuses_segments: false,
+            spares_max: 0,
         };
         Ok(Booted {
             machine,
