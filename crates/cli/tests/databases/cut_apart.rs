@@ -17,9 +17,16 @@ fn one_member_of_etcd_is_valid() {
     }
 }
 
-/// Faults end with three quarters of the load at the latest. The quarter that is left is twice the 2 s that members of etcd wait
-/// at most before they stand for election, so that operations after the last heal can be counted.
-const LOAD_SECONDS: &str = "16";
+/// Faults end with three quarters of the load at the latest. The quarter that is left is longer than it takes to elect a leader, so
+/// that operations after the last heal can be counted and all nodes catch up: members of etcd wait up to 2 s before they stand
+/// for election, after a lost vote again, those of NATS up to 9 s.
+fn load_seconds(suite: &str) -> &'static str {
+    match suite {
+        "nats" => "40",
+        "etcd" => "24",
+        _ => "16",
+    }
+}
 
 /// Runs a suite under partitions and checks that they took effect, that operations succeed after the last one, and that this
 /// number of nodes have reported equal states at the end. `statuses` are the exit statuses that the suite may have: replication
@@ -33,7 +40,7 @@ fn is_cut_and_heals(suite: &str, words: &[&str], states: usize, statuses: &[i32]
         "--interval",
         "1",
         "--time",
-        LOAD_SECONDS,
+        load_seconds(suite),
         "--rate",
         "100",
         "--out",
