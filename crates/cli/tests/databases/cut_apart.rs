@@ -17,9 +17,9 @@ fn one_member_of_etcd_is_valid() {
     }
 }
 
-/// Faults end with three quarters of the load at the latest. The quarter that is left is longer than it takes to elect a leader, so
-/// that operations after the last heal can be counted and all nodes catch up: members of etcd wait up to 2 s before they stand
-/// for election, after a lost vote again, those of NATS up to 9 s.
+/// Faults end with three quarters of the load at the latest. The quarter that is left is longer than it takes to elect a leader,
+/// so that operations after the last heal can be counted and all nodes catch up: members of etcd wait up to 2 s before they
+/// stand for election, after a lost vote again, those of NATS up to 9 s.
 fn load_seconds(suite: &str) -> &'static str {
     match suite {
         "nats" => "40",
