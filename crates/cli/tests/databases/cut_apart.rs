@@ -17,21 +17,14 @@ fn one_member_of_etcd_is_valid() {
     }
 }
 
-/// Faults end with three quarters of the load at the latest. The quarter that is left is longer than it takes to elect a leader,
-/// so that operations after the last heal can be counted and all nodes catch up: members of etcd wait up to 2 s before they
-/// stand for election, after a lost vote again, those of NATS up to 9 s.
-fn load_seconds(suite: &str) -> &'static str {
-    match suite {
-        "nats" => "40",
-        "etcd" => "24",
-        _ => "16",
-    }
-}
+/// Seconds of load. Faults end with three quarters of it at the latest; the quarter that is left is longer than most systems take
+/// to elect a leader, so that operations after the last heal can be counted and all nodes catch up.
+const LOAD: &str = "16";
 
-/// Runs a suite under partitions and checks that they took effect, that operations succeed after the last one, and that this
-/// number of nodes have reported equal states at the end. `statuses` are the exit statuses that the suite may have: replication
-/// that loses acknowledged writes makes it invalid.
-fn is_cut_and_heals(suite: &str, words: &[&str], states: usize, statuses: &[i32]) {
+/// Runs a suite for `load` seconds under partitions and checks that they took effect, that operations succeed after the last one,
+/// and that this number of nodes have reported equal states at the end. `statuses` are the exit statuses that the suite may have:
+/// replication that loses acknowledged writes makes it invalid.
+fn is_cut_and_heals(suite: &str, load: &str, words: &[&str], states: usize, statuses: &[i32]) {
     let _one = machine();
     let folder = folder(suite);
     let common = [
@@ -40,7 +33,7 @@ fn is_cut_and_heals(suite: &str, words: &[&str], states: usize, statuses: &[i32]
         "--interval",
         "1",
         "--time",
-        load_seconds(suite),
+        load,
         "--rate",
         "100",
         "--out",
@@ -96,10 +89,12 @@ fn links_cut(cuts: &[Json]) -> Vec<String> {
     values.flatten().map(pair).collect()
 }
 
+/// Members wait up to 2 s before they stand for election, and again after a lost vote.
 #[test]
 fn etcd() {
     is_cut_and_heals(
         "etcd",
+        "24",
         &["--faults", "partition:one", "--workload", "register"],
         3,
         &[0],
@@ -108,23 +103,25 @@ fn etcd() {
 
 #[test]
 fn kafka() {
-    is_cut_and_heals("kafka", &["--faults", "partition:one"], 3, &[0]);
+    is_cut_and_heals("kafka", LOAD, &["--faults", "partition:one"], 3, &[0]);
 }
 
+/// Servers wait up to 9 s before they stand for election.
 #[test]
 fn nats() {
-    is_cut_and_heals("nats", &["--faults", "partition:one"], 3, &[0]);
+    is_cut_and_heals("nats", "40", &["--faults", "partition:one"], 3, &[0]);
 }
 
 #[test]
 fn rabbitmq() {
-    is_cut_and_heals("rabbitmq", &["--faults", "partition:one"], 0, &[0]);
+    is_cut_and_heals("rabbitmq", LOAD, &["--faults", "partition:one"], 0, &[0]);
 }
 
 #[test]
 fn zookeeper() {
     is_cut_and_heals(
         "zookeeper",
+        LOAD,
         &["--faults", "partition:one", "--workload", "register"],
         3,
         &[0],
@@ -133,13 +130,14 @@ fn zookeeper() {
 
 #[test]
 fn redis() {
-    is_cut_and_heals("redis", &["--faults", "partition"], 0, &[0]);
+    is_cut_and_heals("redis", LOAD, &["--faults", "partition"], 0, &[0]);
 }
 
 #[test]
 fn redis_sentinel() {
     is_cut_and_heals(
         "redis-sentinel",
+        LOAD,
         &["--faults", "partition:one", "--down-after", "500"],
         3,
         &[0, 1, 2],
@@ -150,6 +148,7 @@ fn redis_sentinel() {
 fn redis_cluster() {
     is_cut_and_heals(
         "redis-cluster",
+        LOAD,
         &["--faults", "partition:one", "--down-after", "500"],
         6,
         &[0, 1, 2],
@@ -158,18 +157,18 @@ fn redis_cluster() {
 
 #[test]
 fn postgres() {
-    is_cut_and_heals("postgres", &["--faults", "partition"], 0, &[0]);
+    is_cut_and_heals("postgres", LOAD, &["--faults", "partition"], 0, &[0]);
 }
 
 #[test]
 fn mariadb() {
-    is_cut_and_heals("mariadb", &["--faults", "partition"], 0, &[0]);
+    is_cut_and_heals("mariadb", LOAD, &["--faults", "partition"], 0, &[0]);
 }
 
 #[test]
 fn postgres_standby() {
     let reads = ["--faults", "partition:one", "--reads", "primary"];
-    is_cut_and_heals("postgres-standby", &reads, 2, &[0]);
+    is_cut_and_heals("postgres-standby", LOAD, &reads, 2, &[0]);
 }
 
 /// PostgreSQL's processes leave their group, and run as another user than root: a pause and a kill reach them all.
