@@ -73,9 +73,9 @@ pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
 pub(crate) fn lowered(tree: &Tree) -> String {
     let declared = declared(tree.sources());
     let allowed = allowed(tree.text(PAGE).unwrap_or_default());
-    let mut page = "# Names that occur several times\n\nA name of a type or file means one thing in the workspace. Names \
-                    that occur more than once all the same stand here.\n`cargo xtask tidy` refuses further ones and counts \
-                    that rise; `cargo xtask map` lowers the counts.\n"
+    let mut page = "# Names that occur several times\n\nA name of a type or file means one thing in the workspace. The names \
+                    below occur more than once.\n`cargo xtask tidy` refuses further ones and counts that rise; `cargo xtask \
+                    map` lowers the counts.\n"
         .to_owned();
     for ((title, about, has_reasons), (names, rows)) in
         SECTIONS.iter().zip(declared.iter().zip(&allowed))
