@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 
-/// Interval at which a waiting reader searches for a connection to evict.
+/// Interval at which waiting readers search for connections to evict.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// An incomplete message that has not grown in this number of looks, 50 ms, may be evicted when a reader waits.
 const IDLE_LOOKS: u32 = 5;
@@ -37,8 +37,7 @@ pub(crate) type Turn = (Rank, u64);
 /// all readers wait for one another, one of them may exceed the bound until its message is complete: the bound is `max` plus one
 /// message of the maximum length.
 ///
-/// Cost: a lock and a look-up per read. A search for the idlest is one pass over the incomplete messages, at most every 10 ms
-/// per waiting reader.
+/// Cost: a lock and a look-up per read. While readers wait, one pass over them and the incomplete messages every 10 ms.
 #[derive(Debug)]
 pub(crate) struct Budget {
     inner: Mutex<Inner>,
@@ -203,7 +202,7 @@ impl Budget {
                     self.lock().resume(id);
                     return share();
                 }
-                Err(_) => self.lock().make_room(id, Instant::now()),
+                Err(_) => self.lock().look(Instant::now()),
             }
         }
     }
@@ -279,9 +278,21 @@ impl Inner {
         }
     }
 
-    /// Makes memory for a waiting reader: evicts the idlest connection, or lets this reader exceed the bound.
-    fn make_room(&mut self, id: NodeId, now: Instant) {
-        self.look(now);
+    /// Looks at all incomplete messages and makes room for the readers that wait, whichever of them asks: once per interval,
+    /// so that the cost of thousands that wait is not the square of their number.
+    fn look(&mut self, now: Instant) {
+        if now - self.looked < LOOK_INTERVAL {
+            return;
+        }
+        self.looked = now;
+        for half in self.halves.values_mut() {
+            half.looks = half.looks.saturating_add(1);
+        }
+        self.make_room();
+    }
+
+    /// Makes memory for the waiting readers: evicts the idlest connections, or lets one reader exceed the bound.
+    fn make_room(&mut self) {
         let wanted: usize = self.waiters.values().map(|waiter| waiter.bytes).sum();
         let coming = self.halves.values().filter(|half| half.is_evicted);
         let mut coming: usize = coming.map(|half| half.bytes).sum();
@@ -299,20 +310,12 @@ impl Inner {
         }
         let mut halves = self.halves.values();
         let is_stuck = coming == 0 && halves.all(|half| half.is_waiting);
-        if is_stuck && self.exempt.is_none() && self.halves.contains_key(&id) {
-            self.exempt = Some(id);
-            self.grant_exempt(id);
-        }
-    }
-
-    /// Counts one look, whatever number of readers wait.
-    fn look(&mut self, now: Instant) {
-        if now - self.looked < LOOK_INTERVAL {
-            return;
-        }
-        self.looked = now;
-        for half in self.halves.values_mut() {
-            half.looks = half.looks.saturating_add(1);
+        if is_stuck && self.exempt.is_none() {
+            let mut waiting = self.waiters.values().map(|waiter| waiter.id);
+            self.exempt = waiting.find(|id| self.halves.contains_key(id));
+            if let Some(id) = self.exempt {
+                self.grant_exempt(id);
+            }
         }
     }
 
@@ -447,11 +450,11 @@ mod tests {
                 let mut now = Instant::now();
                 for seconds in [1, 2, 3, 4] {
                     now += Duration::from_secs(seconds);
-                    inner.make_room(id(2), now);
-                    inner.make_room(id(2), now + Duration::from_millis(1)); // of another waiter, at the same time
+                    inner.look(now);
+                    inner.look(now + Duration::from_millis(1)); // of another waiter, at the same time
                     assert!(!inner.halves[&id(1)].is_evicted);
                 }
-                inner.make_room(id(2), now + LOOK_INTERVAL);
+                inner.look(now + LOOK_INTERVAL);
                 assert!(inner.halves[&id(1)].is_evicted, "the fifth look");
             }
             evict.notified().await;
