@@ -36,6 +36,15 @@ pub(crate) fn register_subject(key: &Key) -> String {
     format!("$KV.registers.{key}")
 }
 
+/// A subject of a stream that no operation reads.
+pub(crate) fn unread_subject(stream: &str) -> &'static str {
+    if stream == REGISTERS {
+        "$KV.registers.unread"
+    } else {
+        "data.unread"
+    }
+}
+
 /// The streams of a workload; those of all workloads for a plan (`None`).
 pub(crate) fn streams(workload: Option<&str>) -> &'static [&'static str] {
     match workload {

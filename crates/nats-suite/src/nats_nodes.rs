@@ -87,6 +87,20 @@ impl System for NatsSystem {
         self.settings.replicas > 1
     }
 
+    /// Appends a message to each stream. A leader that was elected commits what its predecessor had appended only with the next
+    /// message, while the predecessor may have stored it: without one they would differ for good.
+    fn catch_up<'a>(&'a self, places: &'a [NodePlace]) -> BoxFuture<'a, Result<(), ClientError>> {
+        Box::pin(async {
+            let place = places.first().ok_or("no server")?;
+            let connection = NatsConnection::open(place.address, REPLY).await?;
+            for name in streams_of(self.workload) {
+                let subject = streams::unread_subject(name).to_owned();
+                connection.publish(subject, 0, None).await?;
+            }
+            Ok(())
+        })
+    }
+
     /// The numbers of the first and the last message of each stream, how many there are between them, and their length.
     fn state<'a>(
         &'a self,

@@ -84,6 +84,11 @@ pub trait System: Send + Sync {
         None
     }
 
+    /// Commits something that no client reads, so that a node that is behind catches up ([`Nodes::catch_up`]).
+    fn catch_up<'a>(&'a self, _places: &'a [NodePlace]) -> BoxFuture<'a, Result<(), ClientError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// How nodes join and leave the system; `None`, the default: they do not.
     fn members(&self) -> Option<&dyn SystemMembers> {
         None
@@ -885,6 +890,13 @@ impl Nodes for ProcessNodes {
 
     fn state_group(&self, node: NodeId) -> Option<String> {
         self.system.state_group(node)
+    }
+
+    fn catch_up(&self) -> BoxFuture<'_, Result<(), NodeError>> {
+        Box::pin(async {
+            let committed = self.system.catch_up(&self.places()).await;
+            committed.map_err(|error| NodeError::Members(error.to_string()))
+        })
     }
 
     fn stop(&self, node: NodeId) -> BoxFuture<'_, Result<(), NodeError>> {

@@ -14,6 +14,8 @@ const QUIESCENCE: Duration = Duration::from_secs(10);
 /// How long nodes have to reach equal revisions: what is behind may need a leader first, and NATS took 16 s to elect one after a
 /// partition.
 const CATCHING_UP: Duration = Duration::from_secs(40);
+/// How long nodes have to reach equal revisions by themselves, and again after each [`Nodes::catch_up`].
+const UNAIDED: Duration = Duration::from_secs(5);
 /// Pause between two looks.
 const INTERVAL: Duration = Duration::from_millis(200);
 /// Time limit for the answer of one node.
@@ -21,14 +23,15 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// The process whose operations these are.
 const OBSERVER: Process = Process::Named(Symbol::new("observer"));
 
-/// Asks all nodes for their states until they are equal, for ten seconds, or for forty if all answer and one is behind. Called
-/// when all faults are healed and no client is left. Returns one operation for each node; none if the nodes do not report states.
+/// Asks all nodes for their states until they are equal, for ten seconds, or for forty if all answer and one is behind, which is
+/// helped meanwhile. Called when all faults are healed and no client is left. Returns one operation for each node; none if the
+/// nodes do not report states.
 pub(crate) async fn observe(nodes: &Arc<dyn Nodes>) -> Vec<Op> {
     for &node in nodes.ids() {
         // A test that was stopped early may have left a node down. If it does not start, it does not answer either.
         let _ = nodes.start(node).await;
     }
-    let began = Instant::now();
+    let mut quiescence = Quiescence::new(Instant::now());
     loop {
         let mut answers = Vec::new();
         for &node in nodes.ids() {
@@ -45,19 +48,63 @@ pub(crate) async fn observe(nodes: &Arc<dyn Nodes>) -> Vec<Op> {
             let group = groups.entry(nodes.state_group(*node)).or_default();
             group.push(state);
         }
-        let limit = if groups.values().any(|states| is_one_behind(states)) {
-            CATCHING_UP
-        } else {
-            QUIESCENCE
-        };
-        if groups.values().all(|states| are_equal(states)) || began.elapsed() >= limit {
-            let group = |node| nodes.state_group(node);
-            let operations = answers.into_iter();
-            return operations
-                .map(|(node, answer)| state_operation(node, answer, group(node)))
-                .collect();
+        match quiescence.after(Instant::now(), &groups.values().map(Vec::as_slice)) {
+            NextStep::Record => {
+                let group = |node| nodes.state_group(node);
+                let operations = answers.into_iter();
+                return operations
+                    .map(|(node, answer)| state_operation(node, answer, group(node)))
+                    .collect();
+            }
+            NextStep::CatchUp => {
+                // If nothing can be committed, the states tell.
+                let _ = timeout(LIMIT, nodes.catch_up()).await;
+            }
+            NextStep::AskAgain => {}
         }
         sleep(INTERVAL).await;
+    }
+}
+
+/// What follows after all nodes have been asked.
+#[derive(Debug, PartialEq, Eq)]
+enum NextStep {
+    AskAgain,
+    /// [`Nodes::catch_up`], then ask again.
+    CatchUp,
+    Record,
+}
+
+/// How long the states of nodes are awaited.
+struct Quiescence {
+    began: Instant,
+    catch_up_at: Instant,
+}
+
+impl Quiescence {
+    fn new(now: Instant) -> Quiescence {
+        Quiescence {
+            began: now,
+            catch_up_at: now + UNAIDED,
+        }
+    }
+
+    /// `groups`: the states of nodes that are to be equal, `None` for one that is not known.
+    fn after<'a>(
+        &mut self,
+        now: Instant,
+        groups: &(impl Iterator<Item = &'a [Option<&'a NodeState>]> + Clone),
+    ) -> NextStep {
+        let is_behind = groups.clone().any(is_one_behind);
+        let limit = if is_behind { CATCHING_UP } else { QUIESCENCE };
+        if groups.clone().all(are_equal) || now - self.began >= limit {
+            return NextStep::Record;
+        }
+        if is_behind && now >= self.catch_up_at {
+            self.catch_up_at = now + UNAIDED;
+            return NextStep::CatchUp;
+        }
+        NextStep::AskAgain
     }
 }
 
@@ -127,5 +174,32 @@ mod tests {
         assert!(!is_one_behind(&[Some(&one), None, Some(&later)]));
         assert!(!is_one_behind(&[]) && !are_equal(&[]));
         assert!(are_equal(&[Some(&one), Some(&one)]) && !are_equal(&[Some(&one), Some(&other)]));
+    }
+
+    #[test]
+    fn a_node_that_stays_behind_is_helped_and_has_more_time() {
+        let state = |revision: &str| NodeState {
+            revision: revision.into(),
+            hash: String::new(),
+            contents: None,
+        };
+        let (old, new) = (state("7"), state("8"));
+        let behind: &[Option<&NodeState>] = &[Some(&old), Some(&new)];
+        let silent: &[Option<&NodeState>] = &[Some(&old), None];
+        let equal: &[Option<&NodeState>] = &[Some(&new), Some(&new)];
+        let began = Instant::now();
+        let mut quiescence = Quiescence::new(began);
+        let mut after =
+            |seconds, states| quiescence.after(began + Duration::from_secs(seconds), &states);
+        let one = |states| [states].into_iter();
+        assert_eq!(after(4, one(behind)), NextStep::AskAgain);
+        assert_eq!(after(5, one(behind)), NextStep::CatchUp);
+        assert_eq!(after(6, one(behind)), NextStep::AskAgain);
+        assert_eq!(after(9, one(silent)), NextStep::AskAgain);
+        assert_eq!(after(10, one(behind)), NextStep::CatchUp);
+        assert_eq!(after(10, one(silent)), NextStep::Record);
+        assert_eq!(after(39, one(behind)), NextStep::CatchUp);
+        assert_eq!(after(40, one(behind)), NextStep::Record);
+        assert_eq!(after(1, one(equal)), NextStep::Record);
     }
 }
