@@ -3,7 +3,7 @@
 use crate::processes::PROTOCOL;
 use crate::read_key;
 use seatrial_host::{ConnectOptions, SecretKey, TlsCredentials};
-use seatrial_kv::message::MESSAGE_LENGTH_MAX;
+use seatrial_kv_protocol::message::MESSAGE_LENGTH_MAX;
 use seatrial_suite::{OptionValues, SuiteError, read_tls};
 use std::time::Duration;
 

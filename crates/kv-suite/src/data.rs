@@ -27,7 +27,7 @@ pub(crate) use log::Consumer;
 pub(crate) use native::ABORT;
 
 use seatrial_history::{Op, OpType, Symbol, Value};
-use seatrial_kv::{Answers, Transaction};
+use seatrial_kv_protocol::{Answers, Transaction};
 use std::fmt::Debug;
 
 /// Executes one operation on a data type as transactions of the store, one after the other.

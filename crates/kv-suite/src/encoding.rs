@@ -1,6 +1,6 @@
 //! Encoding of numbers, registers and lists in the store.
 
-use seatrial_kv::{Answer, Transaction, TransactionError};
+use seatrial_kv_protocol::{Answer, Transaction, TransactionError};
 
 /// Encodes a number as decimal text, so that logs are readable.
 pub(crate) fn decimal(number: i64) -> Vec<u8> {

@@ -5,7 +5,7 @@ use crate::data::Consumer;
 use crate::operation_in_progress::{OperationAction, OperationInProgress};
 use crate::shared_connection::{SharedConnection, SharedConnections};
 use seatrial_history::{Op, OpType, Value};
-use seatrial_kv::{Failure, Outcome, Transaction, TransactionClientOptions};
+use seatrial_kv_protocol::{Failure, Outcome, Transaction, TransactionClientOptions};
 use seatrial_machine::Rng;
 use seatrial_runner::{self as runner, BoxFuture, ClientError, ClientSlot, Clients};
 use std::net::SocketAddr;

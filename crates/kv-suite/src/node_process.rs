@@ -8,7 +8,8 @@ use crate::{HTTP, LOG, LOG_BLOCKS, MEMORY, PAST_STATES, store_bug};
 use seatrial_host::{
     Booted, HostLimits, PeerOptions, ServeOptions, StatusListener, serve, terminated,
 };
-use seatrial_kv::{BootReport, Bug, PAST_STATES_MAX, Replica, ReplicaOptions, WIRE_LENGTH_MAX};
+use seatrial_kv::{BootReport, Bug, Replica, ReplicaOptions, WIRE_LENGTH_MAX};
+use seatrial_kv_protocol::PAST_STATES_MAX;
 use seatrial_machine::{DataFolder, LogName, NodeId, OpenLog};
 use seatrial_suite::{NodeSetup, OptionValues, SuiteError};
 use std::net::{Ipv4Addr, SocketAddr};

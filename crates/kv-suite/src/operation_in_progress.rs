@@ -2,7 +2,7 @@
 
 use crate::data::{Consumer, Procedure, ProcedureStep, procedure};
 use seatrial_history::{Op, OpType, Value};
-use seatrial_kv::{Failure, Outcome, Transaction};
+use seatrial_kv_protocol::{Failure, Outcome, Transaction};
 
 /// An operation in progress. The procedure of its data type chooses the transactions; this type handles conflicts, failures and
 /// unknown outcomes.

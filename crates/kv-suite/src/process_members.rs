@@ -4,7 +4,7 @@ use crate::credentials::Credentials;
 use crate::processes::KvSystem;
 use crate::tools::StoreSession;
 use seatrial_generator::Membership;
-use seatrial_kv::{AdminReply, AdminRequest, ReplicaStatus};
+use seatrial_kv_protocol::{AdminReply, AdminRequest, ReplicaStatus};
 use seatrial_machine::{Fault, NodeId};
 use seatrial_runner::{BoxFuture, ClientError, NodePlace, SystemMembers};
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use crate::credentials::Credentials;
 use seatrial_host::{LinkOptions, PeerLink};
-use seatrial_kv::{Outcome, Transaction, TransactionClient, TransactionClientOptions};
+use seatrial_kv_protocol::{Outcome, Transaction, TransactionClient, TransactionClientOptions};
 use seatrial_machine::Ticket;
 use std::collections::BTreeMap;
 use std::io;

@@ -10,9 +10,9 @@ use crate::{Kv, SUITE, store_bug};
 use operator::{OPERATOR, Operator};
 use seatrial_generator::{Membership, Thread};
 use seatrial_history::{Op, Process};
-use seatrial_kv::{
-    Bug, Outcome, Replica, ReplicaOptions, ReplicaStatus, Transaction, TransactionClient,
-    TransactionClientOptions,
+use seatrial_kv::{Bug, Replica, ReplicaOptions};
+use seatrial_kv_protocol::{
+    Outcome, ReplicaStatus, Transaction, TransactionClient, TransactionClientOptions,
 };
 use seatrial_machine::{
     DataFolder, Fault, FaultKind, Input, LogName, Machine, NodeId, OpenLog, Output, Rng, Ticket,

@@ -6,8 +6,8 @@ mod shown_status;
 mod store_session;
 mod transaction_text;
 
-use seatrial_kv::message::SCAN_MAX;
-use seatrial_kv::{Answer, Answers, Failure, Outcome, Transaction};
+use seatrial_kv_protocol::message::SCAN_MAX;
+use seatrial_kv_protocol::{Answer, Answers, Failure, Outcome, Transaction};
 use seatrial_suite::{SuiteError, SuiteTool, ToolArgument, ToolExit, ToolOption, ToolSetup};
 use shown::ShownBytes;
 use std::io::Read as _;
@@ -292,7 +292,7 @@ fn value(setup: &ToolSetup<'_>) -> Result<Vec<u8>, SuiteError> {
 /// All of standard input, up to more than a transaction can hold.
 fn standard_input() -> Result<Vec<u8>, SuiteError> {
     let mut bytes = Vec::new();
-    let limit = 4 * seatrial_kv::message::MESSAGE_LENGTH_MAX as u64;
+    let limit = 4 * seatrial_kv_protocol::message::MESSAGE_LENGTH_MAX as u64;
     let read = std::io::stdin().lock().take(limit).read_to_end(&mut bytes);
     read.map_err(|error| format!("standard input: {error}"))?;
     Ok(bytes)

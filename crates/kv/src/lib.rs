@@ -1,11 +1,12 @@
 //! A replicated key-value store: registers and append-only lists, multi-key transactions, strict serializability. Protocol,
 //! journal and state: `docs/formats/kv-protocol.md`, `docs/formats/kv-journal.md`.
 //!
-//! [`Replica`] is one member of a cluster and [`TransactionClient`] its counterpart; both are machines, so the same code serves
-//! real sockets and the simulator.
+//! [`Replica`] is one member of a cluster and [`TransactionClient`] its counterpart, in the crate `kv-protocol` with all that
+//! both share. Both are machines, so the same code serves real sockets and the simulator.
 //!
 //! ```
-//! use seatrial_kv::{TransactionClient, TransactionClientOptions, Outcome, Replica, ReplicaOptions, Transaction};
+//! use seatrial_kv::{Replica, ReplicaOptions};
+//! use seatrial_kv_protocol::{Outcome, Transaction, TransactionClient, TransactionClientOptions};
 //! use seatrial_machine::{DataFolder, Input, Machine, NodeId, Output, Ticket, Time};
 //! use std::sync::Arc;
 //!
@@ -56,24 +57,25 @@
 //! assert!(appends >= 4, "the start, the election, the session, the transaction");
 //! ```
 //!
+//! [`TransactionClient`]: seatrial_kv_protocol::TransactionClient
+//!
 //! # Reading order
 //!
 //! `replica.rs` (the loop), `replica/incoming.rs` (what arrives), `store_command.rs` and `pending.rs` (what an entry carries),
 //! `replica/callers.rs` and `replica/waiting_reads.rs` (who waits), `journal.rs`, `journal_mark.rs` and `recovery.rs`
 //! (durability), `replica/rejoin.rs` (a lost journal), `state.rs` with `session_table.rs` (execution, exactly once),
 //! `checkpoint.rs` and `replica/state_digest.rs` (files and digests of a state: `docs/formats/kv-checkpoint.md`),
-//! `transaction_client.rs`, `message.rs`, `replica_message.rs`, `status_message.rs`.
+//! `replica_message.rs` (what replicas say to each other).
 //!
 //! # What is absent
 //!
 //! - No consensus algorithm: the crate `consensus` has it.
 //! - No reply before a quorum has made durable all that it depends on. (Planted bugs break this, and others of this list.)
 //! - No second execution of a request, however often and to whichever node it is sent.
-//! - No clock, socket or file: [`Replica`] and [`TransactionClient`] are machines. Time in the state is that of log entries.
+//! - No message of a client, and no client: the crate `kv-protocol` has them.
+//! - No clock, socket or file: [`Replica`] is a machine. Time in the state is that of log entries.
 //! - No authentication and no protection against members that lie: links have the one, nothing has the other.
 
-mod admin_message;
-mod answer;
 mod bug;
 #[allow(
     dead_code,
@@ -83,34 +85,20 @@ mod checkpoint;
 mod checkpoint_schedule;
 mod journal;
 mod journal_mark;
-pub mod message;
-mod outcome;
 mod pending;
 mod recovery;
 mod replica;
 mod replica_message;
 mod session_table;
 mod state;
-mod status_message;
 mod store_command;
-mod transaction;
-mod transaction_client;
 
-pub use admin_message::{AdminClient, AdminReply, AdminRequest};
-pub use answer::{Answer, Answers, Elements, KeyRange, List};
 pub use bug::Bug;
 pub use checkpoint::{
     CheckpointDiff, CheckpointError, CheckpointFiles, CheckpointSummary, DiffError, KeyDifference,
     changes_since, diff_checkpoints,
 };
 pub use journal::JOURNAL;
-pub use outcome::{Doubt, Failure, Outcome};
 pub use recovery::BootError;
-pub use replica::{
-    BootReport, CheckpointMode, CheckpointStatus, PAST_STATES_MAX, Replica, ReplicaOptions,
-    ReplicaStatus, StateDigest,
-};
+pub use replica::{BootReport, CheckpointMode, Replica, ReplicaOptions};
 pub use replica_message::LENGTH_MAX as WIRE_LENGTH_MAX;
-pub use status_message::StatusProbe;
-pub use transaction::{Operation, Operations, Transaction, TransactionError};
-pub use transaction_client::{TransactionClient, TransactionClientOptions};

@@ -22,13 +22,10 @@ use crate::bug::Bug;
 use crate::checkpoint_schedule::{CheckpointSchedule, Digest};
 use crate::journal::JournalWriter;
 use crate::journal_mark::JournalMark;
-use crate::message::{Code, MessageHeader, MessageKind, VERSION, WINDOW};
-use crate::outcome::Outcome;
 use crate::pending::PendingCommands;
 use crate::replica_message;
 use crate::state::{AppliedRequest, Planted, StoreState};
 use crate::store_command::{StoreCommand, begin_entry, read_entry};
-use crate::transaction::Transaction;
 pub use boot::{BootReport, ReplicaOptions};
 use bytes::Bytes;
 use callers::Callers;
@@ -37,80 +34,22 @@ use checkpoints::{CheckpointKind, Checkpoints};
 use description::ReplicaFigures;
 use fetch::{FetchJob, FetchedEntries};
 use member_changes::Addresses;
-pub use past_states::PAST_STATES_MAX;
 use past_states::PastStates;
 use rejoin::Rejoins;
 use seatrial_consensus::{
-    CachedLog, Committed, Consensus, ConsensusStopped, Fetch, LogEntry, MemberStatus, Members,
-    Payload, Persist, ReadGrant, Ready, Refused, Role, SnapshotMark,
+    CachedLog, Committed, Consensus, ConsensusStopped, Fetch, LogEntry, Members, Payload, Persist,
+    ReadGrant, Ready, Refused, Role, SnapshotMark,
 };
+use seatrial_kv_protocol::message::{Code, MessageHeader, MessageKind, VERSION, WINDOW};
+use seatrial_kv_protocol::{Outcome, ReplicaStatus, Transaction};
 use seatrial_machine::{
     Computed, DataFolder, Input, LogName, Machine, NodeId, Output, StatusSheet, Ticket, Time,
 };
-pub use state_digest::StateDigest;
 use state_digest::StateDigests;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use transfer::{ArrivedCheckpoint, Transfers};
 use waiting_reads::WaitingReads;
-
-/// What a replica is at the moment, for its page, metrics and tests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplicaStatus {
-    /// This node.
-    pub node: NodeId,
-    /// Number of its cluster.
-    pub cluster: u64,
-    /// Number of this start, from 1.
-    pub start: u64,
-    /// Role, term, leader and positions.
-    pub member: MemberStatus,
-    /// The membership that is in force here.
-    pub members: Members,
-    /// The last applied entry.
-    pub applied: u64,
-    /// Keys.
-    pub keys: u64,
-    /// Bytes of keys and values.
-    pub bytes: u64,
-    /// Open sessions.
-    pub sessions: u64,
-    /// Is it silent, because its journal is lost, until it has rejoined?
-    pub is_rejoining: bool,
-    /// Checkpoints and transfers.
-    pub checkpoints: CheckpointStatus,
-    /// Indices at which it can be read, see [`ReplicaOptions::past_states`].
-    pub readable: Vec<u64>,
-    /// The digest of the state, if it was asked for: at the last applied entry, or at one shortly before.
-    pub digest: Option<StateDigest>,
-}
-
-/// The checkpoints of a replica.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CheckpointStatus {
-    /// Index of the newest durable one; 0: none.
-    pub newest: u64,
-    /// Bytes of its file.
-    pub length: u64,
-    /// Index of the one that is being written.
-    pub writing: Option<u64>,
-    /// Index of the one that is being received from another node.
-    pub receiving: Option<u64>,
-    /// Number made since the start, …
-    pub made: u64,
-    /// … of which so many hold only the changes since a whole one, …
-    pub changes: u64,
-    /// … skipped because another was under way, …
-    pub skipped: u64,
-    /// … given up after an error, …
-    pub failed: u64,
-    /// … and received from another node.
-    pub received: u64,
-    /// Number of the newest indices at which two nodes have reported different digests.
-    pub different: u64,
-    /// The last error of this node.
-    pub last_error: Option<String>,
-}
 
 /// One member of a replicated store: orders requests by consensus, makes them durable in its journal, executes them in the same
 /// order as all others, and replies at the node at which a client waits.

@@ -1,8 +1,8 @@
 //! Sessions in the replicated state: exactly-once execution of requests.
 
-use crate::message::WINDOW;
 use bytes::Bytes;
 use imbl::OrdMap;
+use seatrial_kv_protocol::message::WINDOW;
 use seatrial_machine::Time;
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -6,12 +6,12 @@ mod state_items;
 mod state_key;
 mod stored_list;
 
-use crate::answer::put_done;
-use crate::message::Code;
 use crate::session_table::Sessions;
-use crate::transaction::{Operation, Operations};
 #[allow(unused_imports, reason = "for the replica")]
 pub(crate) use request::AppliedRequest;
+use seatrial_kv_protocol::answer_encoder::put_done;
+use seatrial_kv_protocol::message::Code;
+use seatrial_kv_protocol::{Operation, Operations};
 use spare_value::SpareValue;
 pub(crate) use state_items::{Item, StateItems, Undo};
 pub(crate) use state_key::StateKey;

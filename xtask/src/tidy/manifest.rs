@@ -35,7 +35,8 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("consistency", &["isolation"]),
     ("check", &["inference", "data-models", "consistency"]),
     ("consensus", &["blocks"]),
-    ("kv", &["blocks", "consensus"]),
+    ("kv-protocol", &["consensus"]),
+    ("kv", &["blocks", "consensus", "kv-protocol"]),
     ("volume", &["blocks"]),
     ("namespace", &[]),
     ("runner", &["plan", "check", "host", "namespace"]),
@@ -58,7 +59,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("nats-suite", &["suite"]),
     ("rabbitmq-suite", &["suite"]),
     ("zookeeper-suite", &["suite"]),
-    ("truth", &["check", "kv", "host", "interchange"]),
+    ("truth", &["check", "kv-protocol", "host", "interchange"]),
     (
         "cli",
         &[
@@ -145,6 +146,7 @@ const CORES: &[&str] = &[
     "inference",
     "consistency",
     "check",
+    "kv-protocol",
     "kv",
     "consensus",
     "volume",
@@ -427,7 +429,7 @@ mod tests {
     #[test]
     fn a_code_map_with_other_arrows_is_found() {
         let page = "| crate | what it is | depends on |\n\
-                    | [`kv`](architecture/kv.md) | a `store` | `blocks`, `consensus` |\n\
+                    | [`kv`](architecture/kv.md) | a `store` | `blocks`, `consensus`, `kv-protocol` |\n\
                     | [`machine`](architecture/machine.md) | all | nothing |\n\
                     | [`report`](architecture/report.md) | screens | `checker`, `history` |\n";
         let expected = "docs/ARCHITECTURE.md:4: report depends on `cause`; write that";

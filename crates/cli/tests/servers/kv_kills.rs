@@ -5,7 +5,7 @@ use super::kv::open_session;
 use super::process::{PATIENCE, Server};
 use super::scratch::Scratch;
 use super::wire;
-use seatrial_kv::{Answer, Outcome, Transaction};
+use seatrial_kv_protocol::{Answer, Outcome, Transaction};
 use seatrial_machine::Rng;
 use std::collections::BTreeMap;
 use std::io;

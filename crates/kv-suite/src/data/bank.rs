@@ -4,7 +4,7 @@ use super::{Consumer, MISSING, Procedure, ProcedureStep, cannot, ok};
 use crate::encoding::RegisterCell;
 use seatrial_generator::workload::BankOptions;
 use seatrial_history::{Op, Value};
-use seatrial_kv::{Answers, Transaction};
+use seatrial_kv_protocol::{Answers, Transaction};
 
 /// Balance of an account that was never written.
 const OPENING_BALANCE: i64 = 10;

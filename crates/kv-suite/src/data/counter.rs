@@ -4,7 +4,7 @@ use super::set::read_or_append;
 use super::{Consumer, MISSING, Procedure, ProcedureStep, keyed, ok};
 use crate::encoding::list;
 use seatrial_history::{Op, Value};
-use seatrial_kv::Answers;
+use seatrial_kv_protocol::Answers;
 
 /// An operation on a counter is one transaction; a read returns the sum of the list.
 #[derive(Debug)]

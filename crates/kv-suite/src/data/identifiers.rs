@@ -3,7 +3,7 @@
 use super::{Consumer, MISSING, Procedure, ProcedureStep, ok};
 use crate::encoding::RegisterCell;
 use seatrial_history::{Op, Value};
-use seatrial_kv::{Answers, Transaction};
+use seatrial_kv_protocol::{Answers, Transaction};
 
 /// The register of the last identifier.
 const LAST: &[u8] = b"last";

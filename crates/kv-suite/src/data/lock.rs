@@ -3,7 +3,7 @@
 use super::{Consumer, Procedure, ProcedureStep, cannot, keyed, ok, part};
 use crate::encoding::{bytes, number};
 use seatrial_history::{Op, Process, Value};
-use seatrial_kv::{Answers, Transaction};
+use seatrial_kv_protocol::{Answers, Transaction};
 
 /// Reads the lock, then acquires it if it is free, or releases it if the process owns it.
 #[derive(Debug, Default)]

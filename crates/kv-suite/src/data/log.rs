@@ -4,7 +4,7 @@
 use super::{Procedure, ProcedureStep, cannot};
 use crate::encoding::{decimal, number};
 use seatrial_history::{Key, LogMop, Op, OpType, Value};
-use seatrial_kv::{Answer, Answers, Transaction, TransactionError};
+use seatrial_kv_protocol::{Answer, Answers, Transaction, TransactionError};
 use std::collections::BTreeMap;
 
 /// The logs that a client polls, with its position in each: a poll begins where the last one ended.

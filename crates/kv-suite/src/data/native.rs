@@ -3,7 +3,7 @@
 use super::{Consumer, Procedure, ProcedureStep};
 use crate::encoding::{decimal, number};
 use seatrial_history::{Key, Mop, Observed, Op, OpType, Symbol, Value};
-use seatrial_kv::{Answer, Answers, Transaction};
+use seatrial_kv_protocol::{Answer, Answers, Transaction};
 use std::sync::Arc;
 
 /// An operation of a register or a transaction is one transaction of the store.

@@ -3,7 +3,7 @@
 use super::{Consumer, MISSING, Procedure, ProcedureStep, cannot, ok, word};
 use crate::encoding::{RegisterCell, bytes, decimal, number};
 use seatrial_history::{Op, OpType, Value};
-use seatrial_kv::{Answers, Transaction};
+use seatrial_kv_protocol::{Answers, Transaction};
 
 /// Number of the last dequeued element.
 const HEAD: &[u8] = b"head";

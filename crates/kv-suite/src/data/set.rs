@@ -3,7 +3,7 @@
 use super::{Consumer, MISSING, Procedure, ProcedureStep, argument, cannot, key, keyed, ok};
 use crate::encoding::{decimal, list};
 use seatrial_history::{Op, Value};
-use seatrial_kv::{Answers, Transaction};
+use seatrial_kv_protocol::{Answers, Transaction};
 
 /// An operation on a set is one transaction of the store.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 use super::{Consumer, MISSING, Procedure, ProcedureStep, cannot, keyed, ok, part};
 use crate::encoding::{RegisterCell, decimal, list};
 use seatrial_history::{Op, Symbol, Value};
-use seatrial_kv::{Answers, Transaction};
+use seatrial_kv_protocol::{Answers, Transaction};
 
 /// The register of the timestamp of the last row.
 const CLOCK: &[u8] = b"clock";

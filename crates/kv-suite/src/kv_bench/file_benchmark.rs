@@ -11,7 +11,7 @@ use crate::node_process::JOURNAL_SPARES;
 use crate::tools::StoreSession;
 use seatrial_blocks::{BlockKind, Frames, Walker, block, frame};
 use seatrial_files::Files;
-use seatrial_kv::AdminRequest;
+use seatrial_kv_protocol::AdminRequest;
 use seatrial_machine::{LogName, LogView, LogWriter, OpenLog, SEGMENT_LENGTH, Storage};
 use seatrial_suite::{SuiteError, ToolExit};
 use std::fmt::Write as _;

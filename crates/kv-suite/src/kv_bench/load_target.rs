@@ -5,7 +5,7 @@ use crate::credentials::Credentials;
 use crate::shared_connection::{SharedConnection, SharedConnections};
 use crate::tools::{StoreSession, session_seed};
 use seatrial_host::{Session, SessionOptions};
-use seatrial_kv::{Outcome, Transaction, TransactionClient, TransactionClientOptions};
+use seatrial_kv_protocol::{Outcome, Transaction, TransactionClient, TransactionClientOptions};
 use seatrial_machine::NodeId;
 use std::io;
 use std::net::SocketAddr;

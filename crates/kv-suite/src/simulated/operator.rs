@@ -1,7 +1,7 @@
 //! The operator of a simulated cluster: asks its servers to let nodes join and leave.
 
 use super::StoreRequest;
-use seatrial_kv::{AdminRequest, Outcome};
+use seatrial_kv_protocol::{AdminRequest, Outcome};
 use seatrial_machine::{Input, NodeId, Output, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;

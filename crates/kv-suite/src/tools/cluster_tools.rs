@@ -4,10 +4,8 @@ use super::shown::ShownBytes;
 use super::{HEX, StoreSession, runtime};
 use seatrial_blocks::file::ReadFile;
 use seatrial_host::{Session, SessionOptions};
-use seatrial_kv::{
-    AdminClient, AdminReply, AdminRequest, CheckpointFiles, KeyDifference, changes_since,
-    diff_checkpoints,
-};
+use seatrial_kv::{CheckpointFiles, KeyDifference, changes_since, diff_checkpoints};
+use seatrial_kv_protocol::{AdminClient, AdminReply, AdminRequest};
 use seatrial_machine::NodeId;
 use seatrial_suite::{SuiteError, ToolExit, ToolSetup};
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 //! Keys, values and outcomes as text and as JSON.
 
-use seatrial_kv::{Answer, Outcome};
+use seatrial_kv_protocol::{Answer, Outcome};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 

@@ -2,7 +2,7 @@
 
 use super::{DIGEST, JSON, StoreSession, runtime};
 use seatrial_host::{Session, SessionOptions};
-use seatrial_kv::{ReplicaStatus, StatusProbe};
+use seatrial_kv_protocol::{ReplicaStatus, StatusProbe};
 use seatrial_machine::NodeId;
 use seatrial_suite::{SuiteError, ToolExit, ToolSetup};
 use serde_json::{Value, json};

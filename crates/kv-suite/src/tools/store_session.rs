@@ -3,7 +3,9 @@
 use super::{SERVER, TIMEOUT};
 use crate::credentials::Credentials;
 use seatrial_host::{ConnectOptions, Session, SessionOptions};
-use seatrial_kv::{Failure, Outcome, Transaction, TransactionClient, TransactionClientOptions};
+use seatrial_kv_protocol::{
+    Failure, Outcome, Transaction, TransactionClient, TransactionClientOptions,
+};
 use seatrial_machine::{NodeId, Rng};
 use seatrial_suite::{SuiteError, ToolSetup};
 use std::net::{SocketAddr, ToSocketAddrs as _};

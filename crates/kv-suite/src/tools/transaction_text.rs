@@ -1,7 +1,7 @@
 //! Transactions as text, one operation a line.
 
 use super::shown::from_hex;
-use seatrial_kv::Transaction;
+use seatrial_kv_protocol::Transaction;
 use seatrial_suite::SuiteError;
 
 /// A word of a line.
@@ -134,7 +134,7 @@ fn add(transaction: &mut Transaction, words: &[Word], is_hex: bool) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seatrial_kv::Operation;
+    use seatrial_kv_protocol::Operation;
 
     #[test]
     fn every_operation_is_parsed() {

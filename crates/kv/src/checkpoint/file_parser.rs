@@ -7,9 +7,9 @@ use super::format::{
 };
 use super::slice_parser::{SliceParser, check_end, check_start, session};
 use super::{CheckpointError, CheckpointMark};
-use crate::message::MessageError;
 use crate::session_table::Sessions;
 use seatrial_blocks::{BlockHeader, BlockKind, Defect, HEADER_LENGTH, block, crc32c};
+use seatrial_kv_protocol::message::MessageError;
 use seatrial_machine::FieldReader;
 
 /// Gets the contents of a file, in order. A list comes as one `list` or `appended`, its elements, and one `end_list`. An error

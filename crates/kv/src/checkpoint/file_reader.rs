@@ -3,8 +3,8 @@
 use super::file_parser::{CheckpointParser, CheckpointSink, ParsedFile};
 use super::format::{DELTA, FileHead, HEADER};
 use super::{CheckpointError, CheckpointHead, CheckpointMark};
-use crate::message::LIST_LENGTH_MAX;
 use crate::state::{Item, StateItems, StateKey, StoreState, StoredList};
+use seatrial_kv_protocol::message::LIST_LENGTH_MAX;
 use std::sync::Arc;
 
 /// Reads a checkpoint from bytes in order, with any cuts: from a disk or from another node. Besides the state it holds one block.

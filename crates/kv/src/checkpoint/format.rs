@@ -1,9 +1,11 @@
 //! The blocks of a checkpoint: kinds, bounds, and the header's fields.
 
 use super::CheckpointHead;
-use crate::message::{KEY_LENGTH_MAX, LIST_LENGTH_MAX, MessageError, VALUE_LENGTH_MAX, WINDOW};
 use crate::session_table::{SESSION_REPLIES_LENGTH_MAX, SESSIONS_MAX};
 use seatrial_blocks::BlockKind;
+use seatrial_kv_protocol::message::{
+    KEY_LENGTH_MAX, LIST_LENGTH_MAX, MessageError, VALUE_LENGTH_MAX, WINDOW,
+};
 use seatrial_machine::{FieldReader, Time};
 
 /// The first block of a file of a whole state: head and counts.

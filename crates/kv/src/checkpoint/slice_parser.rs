@@ -2,9 +2,9 @@
 
 use super::file_parser::{CheckpointSink, PayloadError, field_error};
 use super::format::{APPENDED, FileHead, LIST, LIST_REST, REGISTER, REMOVED, SLICE_LENGTH};
-use crate::message::{LIST_LENGTH_MAX, MessageError, StoreFields, WINDOW};
 use crate::session_table::SessionEntry;
 use bytes::Bytes;
+use seatrial_kv_protocol::message::{LIST_LENGTH_MAX, MessageError, StoreFields, WINDOW};
 use seatrial_machine::{FieldReader, Time};
 use std::collections::VecDeque;
 

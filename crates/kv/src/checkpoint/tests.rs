@@ -1,13 +1,13 @@
 mod changes;
 
 use super::*;
-use crate::message::{KEY_LENGTH_MAX, VALUE_LENGTH_MAX};
 use crate::session_table::{Admission, REPLY_LENGTH_MAX};
 use crate::state::{Item, StoreState};
-use crate::transaction::Transaction;
 use bytes::Bytes;
 use format::{APPENDED, FileRoot, HEADER, REMOVED, ROOT, SESSIONS, SLICE, SLICE_LENGTH};
 use seatrial_blocks::{BlockHeader, BlockKind, HEADER_LENGTH, block};
+use seatrial_kv_protocol::Transaction;
+use seatrial_kv_protocol::message::{KEY_LENGTH_MAX, VALUE_LENGTH_MAX};
 use seatrial_machine::{Rng, Time};
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 use super::callers::Callers;
 use super::checkpoints::{CheckpointBase, CheckpointMode, Checkpoints};
 use super::found_checkpoints::{FoundCheckpoints, LoadedCheckpoint, load_checkpoints};
-use super::past_states::{PAST_STATES_MAX, PastStates};
+use super::past_states::PastStates;
 use super::rejoin::Rejoins;
 use super::state_digest::StateDigests;
 use super::stored_checkpoints::{CheckpointChain, StoredCheckpoints};
@@ -21,6 +21,7 @@ use seatrial_blocks::Recovery;
 use seatrial_consensus::{
     CachedLog, Config, Consensus, EntryLog, LogEntry, Members, Payload, SnapshotMark, StartPoint,
 };
+use seatrial_kv_protocol::PAST_STATES_MAX;
 use seatrial_machine::{DataFolder, LogName, NodeId, Time};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -65,7 +66,7 @@ pub struct ReplicaOptions {
     /// is synced.
     pub log_blocks: usize,
     /// Number of states that stay readable at their index: those at the newest checkpoints. Each costs the memory of what was
-    /// overwritten since. At most [`PAST_STATES_MAX`](crate::PAST_STATES_MAX).
+    /// overwritten since. At most [`PAST_STATES_MAX`](seatrial_kv_protocol::PAST_STATES_MAX).
     pub past_states: usize,
 }
 

@@ -1,18 +1,18 @@
 //! A replica's part in checkpoints: when they are due, whose turn it is, what they free, and how a transferred one takes the
 //! place of the state.
 
+use super::Replica;
 use super::checkpoints::{
     CheckpointBase, CheckpointEvent, CheckpointKind, CheckpointMode, CheckpointPlan, DropJob,
 };
 use super::member_changes::encode_cluster;
 use super::transfer::{ArrivedCheckpoint, TransferEvent};
-use super::{CheckpointStatus, Replica};
 use crate::bug::Bug;
 use crate::checkpoint::CheckpointHead;
 use crate::checkpoint_schedule::{DueCheckpoint, RENEWAL};
-use crate::outcome::Outcome;
 use crate::store_command::StoreCommand;
 use seatrial_consensus::{ConsensusStopped, SnapshotMark};
+use seatrial_kv_protocol::{CheckpointStatus, Outcome};
 use seatrial_machine::{FileResult, LogName, NodeId, Output, Ticket, Time};
 use std::time::Duration;
 

@@ -3,9 +3,9 @@
 use super::checkpoint_pace::CheckpointPace;
 use super::stored_checkpoints::{CheckpointChain, CheckpointFile, StoredCheckpoints};
 use crate::checkpoint::{CheckpointHead, CheckpointMark, CheckpointWriter};
-use crate::outcome::Outcome;
 use crate::state::StateSnapshot;
 use seatrial_consensus::{Members, SnapshotMark};
+use seatrial_kv_protocol::Outcome;
 use seatrial_machine::{Computed, FileName, FileResult, FileTask, Job, Output, Ticket, Time};
 use std::time::Duration;
 

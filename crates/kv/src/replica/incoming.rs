@@ -3,15 +3,13 @@
 use super::callers::HelloAction;
 use super::waiting_reads::WaitingRead;
 use super::{Replica, ReplicaPhase, welcome};
-use crate::admin_message::{AdminReply, AdminRequest};
-use crate::message::{
-    Code, HEADER_LENGTH, MESSAGE_LENGTH_MAX, MessageHeader, MessageKind, OPERATIONS_MAX, VERSION,
-};
-use crate::outcome::Outcome;
 use crate::replica_message::{self, ReplicaMessage};
 use crate::store_command::{Commands, OpenRequest, StoreCommand};
-use crate::transaction::Operations;
 use seatrial_consensus::{ConsensusStopped, ENTRY_LENGTH_MAX, Role};
+use seatrial_kv_protocol::message::{
+    Code, HEADER_LENGTH, MESSAGE_LENGTH_MAX, MessageHeader, MessageKind, OPERATIONS_MAX, VERSION,
+};
+use seatrial_kv_protocol::{AdminReply, AdminRequest, Operations, Outcome};
 use seatrial_machine::{NodeId, Output};
 
 impl Replica {

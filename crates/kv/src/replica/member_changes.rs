@@ -2,12 +2,11 @@
 
 use super::Replica;
 use super::checkpoints::CheckpointKind;
-use crate::admin_message::{AdminReply, AdminRequest};
-use crate::outcome::Outcome;
 use crate::store_command::{Commands, StoreCommand};
 use seatrial_consensus::{
     ConsensusStopped, MemberChange, Members, Refused, Role, decode_members, encode_members,
 };
+use seatrial_kv_protocol::{AdminReply, AdminRequest, Outcome};
 use seatrial_machine::{NodeId, Output};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

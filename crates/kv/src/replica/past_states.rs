@@ -1,12 +1,9 @@
 //! States at the indices of the newest checkpoints, for reads at an index.
 
 use crate::state::StateSnapshot;
-use crate::transaction::{Operation, Operations};
 use bytes::Bytes;
+use seatrial_kv_protocol::{Operation, Operations};
 use std::collections::VecDeque;
-
-/// Bound of the states that are kept.
-pub const PAST_STATES_MAX: usize = 16;
 
 /// The newest snapshots, each with its index. A snapshot costs nothing when it is taken, and later the memory of what was
 /// overwritten since. All replicas take them at the same indices, those at which checkpoints are due.

@@ -5,12 +5,12 @@ use super::boot::empty_log;
 use super::callers::Callers;
 use super::{Core, Replica, ReplicaPhase, VOTERS_TO_REJOIN};
 use crate::journal::JournalWriter;
-use crate::outcome::Outcome;
 use crate::replica_message::{self, RejoinGrant, RejoinRequest};
 use crate::store_command::StoreCommand;
 use seatrial_consensus::{
     ConfigError, ConsensusStopped, Members, Role, SnapshotMark, StartPoint, Vote,
 };
+use seatrial_kv_protocol::Outcome;
 use seatrial_machine::{FileResult, NodeId, Output, Ticket, Time};
 use std::collections::{BTreeMap, VecDeque};
 

@@ -2,30 +2,9 @@
 
 use super::Replica;
 use crate::checkpoint::CheckpointWriter;
-use crate::message::MessageHeader;
-use crate::outcome::Outcome;
-use crate::status_message;
+use seatrial_kv_protocol::message::MessageHeader;
+use seatrial_kv_protocol::{Outcome, StateDigest, status_message};
 use seatrial_machine::{Computed, Job, NodeId, Output};
-use std::fmt;
-
-/// The digest of the state at an index: that of a whole checkpoint at this index, so it covers keys, values, sessions, members
-/// and the schedule of checkpoints. Equal on all replicas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StateDigest {
-    /// The last entry whose effect it covers.
-    pub index: u64,
-    /// XXH3-128 of the checkpoint's bytes before its root.
-    pub bytes: [u8; 16],
-}
-
-/// The digest in hexadecimal.
-impl fmt::Display for StateDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.bytes
-            .iter()
-            .try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
 
 /// Requests for a digest that may wait at once; further ones are answered without.
 const WAITING_MAX: usize = 64;

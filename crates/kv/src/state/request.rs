@@ -1,13 +1,13 @@
 //! Whole requests on the state: executed once, answered with the encoded reply.
 
 use super::{Abort, Item, StateItems, StateSnapshot, StoreState};
-use crate::answer::put_done;
-use crate::message::{
+use crate::session_table::Admission;
+use bytes::Bytes;
+use seatrial_kv_protocol::answer_encoder::put_done;
+use seatrial_kv_protocol::message::{
     Code, HEADER_LENGTH, MESSAGE_LENGTH_MAX, MessageHeader, MessageKind, OPERATIONS_MAX,
 };
-use crate::session_table::Admission;
-use crate::transaction::{Operation, Operations};
-use bytes::Bytes;
+use seatrial_kv_protocol::{Operation, Operations};
 use seatrial_machine::Time;
 
 /// What a command that carries a request has for its client.

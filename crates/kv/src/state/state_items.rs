@@ -3,10 +3,10 @@
 use super::spare_value::SpareValue;
 use super::state_key::StateKey;
 use super::stored_list::StoredList;
-use crate::answer::{self, TooLong};
-use crate::message::{Code, LIST_LENGTH_MAX};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
+use seatrial_kv_protocol::answer_encoder::{self, TooLong};
+use seatrial_kv_protocol::message::{Code, LIST_LENGTH_MAX};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -37,9 +37,9 @@ impl Item {
     #[inline]
     fn put(&self, answers: &mut Vec<u8>) -> Result<(), TooLong> {
         match self {
-            Item::Register(value) => answer::put_register(answers, value),
+            Item::Register(value) => answer_encoder::put_register(answers, value),
             Item::List(list) => {
-                answer::put_list(answers, list.count(), list.length(), list.chunks())
+                answer_encoder::put_list(answers, list.count(), list.length(), list.chunks())
             }
         }
     }
@@ -108,7 +108,7 @@ impl StateItems {
     pub(crate) fn read(&self, key: &[u8], answers: &mut Vec<u8>) -> Result<(), Code> {
         match self.get(key) {
             None => {
-                answer::put_absent(answers);
+                answer_encoder::put_absent(answers);
                 Ok(())
             }
             Some(item) => item.put(answers).map_err(|_| Code::AnswerTooLong),
@@ -124,7 +124,8 @@ impl StateItems {
         limit: usize,
         answers: &mut Vec<u8>,
     ) -> Result<(), Code> {
-        let mut range = answer::RangeEncoder::begin(answers).map_err(|_| Code::AnswerTooLong)?;
+        let mut range =
+            answer_encoder::RangeEncoder::begin(answers).map_err(|_| Code::AnswerTooLong)?;
         let is_before_end = |key: &[u8]| to.is_none_or(|to| key < to);
         let items = self
             .map

@@ -1,7 +1,6 @@
 use super::*;
-use crate::answer::{Answer, Answers};
-use crate::message::{HEADER_LENGTH, LIST_LENGTH_MAX, VALUE_LENGTH_MAX};
-use crate::transaction::Transaction;
+use seatrial_kv_protocol::message::{HEADER_LENGTH, LIST_LENGTH_MAX, VALUE_LENGTH_MAX};
+use seatrial_kv_protocol::{Answer, Answers, Transaction};
 use seatrial_machine::Rng;
 
 /// The dumb twin: owned values, copied whole before each transaction.

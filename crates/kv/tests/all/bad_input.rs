@@ -2,8 +2,9 @@
 //! jump, requests over the bounds. Each is named or refused, and nothing is lost.
 
 use crate::node::LocalNode;
-use seatrial_kv::message::{MESSAGE_LENGTH_MAX, MessageHeader, MessageKind};
-use seatrial_kv::{BootReport, Outcome, ReplicaOptions, Transaction};
+use seatrial_kv::{BootReport, ReplicaOptions};
+use seatrial_kv_protocol::message::{MESSAGE_LENGTH_MAX, MessageHeader, MessageKind};
+use seatrial_kv_protocol::{Outcome, Transaction};
 use seatrial_machine::{Input, NodeId, SEGMENT_LENGTH, Storage, Ticket, Time};
 use seatrial_sim::{FileTree, MemoryStorage};
 use std::path::{Path, PathBuf};

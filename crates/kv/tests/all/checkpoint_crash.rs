@@ -3,7 +3,8 @@
 //! checkpoint.
 
 use crate::node::{LocalNode, checkpoint_index};
-use seatrial_kv::{Bug, Outcome, ReplicaOptions};
+use seatrial_kv::{Bug, ReplicaOptions};
+use seatrial_kv_protocol::Outcome;
 use seatrial_machine::{DataFolder, NodeId, Storage, Ticket};
 use seatrial_sim::crash::{
     CrashReport, CrashState, DiskOperation, DiskRecorder, DiskTrace, Explorer, ExplorerLimits,

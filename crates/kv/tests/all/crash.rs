@@ -2,7 +2,8 @@
 //! acknowledged elements are there, and no element is there that was not requested.
 
 use crate::node::LocalNode;
-use seatrial_kv::{Bug, Outcome};
+use seatrial_kv::Bug;
+use seatrial_kv_protocol::Outcome;
 use seatrial_machine::{Storage, Ticket};
 use seatrial_sim::crash::{
     CrashReport, CrashState, DiskOperation, DiskRecorder, DiskTrace, Explorer, ExplorerLimits,

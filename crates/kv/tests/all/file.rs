@@ -2,7 +2,7 @@
 
 use crate::node::LocalNode;
 use seatrial_files::Files;
-use seatrial_kv::{Answer, Outcome, Transaction};
+use seatrial_kv_protocol::{Answer, Outcome, Transaction};
 use seatrial_machine::{Storage, Ticket};
 use std::path::Path;
 use std::sync::Arc;

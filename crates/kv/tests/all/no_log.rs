@@ -2,7 +2,8 @@
 //! newest checkpoint, and the next life continues.
 
 use crate::node::{LocalNode, ReplicaDriver};
-use seatrial_kv::{AdminRequest, Outcome, ReplicaOptions};
+use seatrial_kv::ReplicaOptions;
+use seatrial_kv_protocol::{AdminRequest, Outcome};
 use seatrial_machine::{Input, NodeId, Rng, SEGMENT_LENGTH, Storage, Ticket, Time};
 use seatrial_sim::MemoryStorage;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! Replicas with logs and files on a storage, driven as by a host: write, sync, report; a file task or a job at a time.
 
-use seatrial_kv::message::{MessageHeader, MessageKind};
-use seatrial_kv::{
-    Answer, BootReport, Bug, Outcome, Replica, ReplicaOptions, Transaction, TransactionClient,
-    TransactionClientOptions,
+use seatrial_kv::{BootReport, Bug, Replica, ReplicaOptions};
+use seatrial_kv_protocol::message::{MessageHeader, MessageKind};
+use seatrial_kv_protocol::{
+    Answer, Outcome, Transaction, TransactionClient, TransactionClientOptions,
 };
 use seatrial_machine::{
     DataFolder, FileFolder, FileQueue, Input, Job, LogName, LogWriter, Machine, NodeId, OpenLog,

@@ -1,6 +1,6 @@
 //! A simple checker of list histories: elements are unique, so every list shows the order of its appends.
 
-use seatrial_kv::{Answer, Failure, Outcome, Transaction};
+use seatrial_kv_protocol::{Answer, Failure, Outcome, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One transaction of the test.

@@ -1,7 +1,8 @@
 //! Reads at an index: the states at the newest checkpoints are what they were, whatever was executed since.
 
 use crate::node::LocalNode;
-use seatrial_kv::{Answer, Failure, Outcome, ReplicaOptions, Transaction};
+use seatrial_kv::ReplicaOptions;
+use seatrial_kv_protocol::{Answer, Failure, Outcome, Transaction};
 use seatrial_machine::{NodeId, SEGMENT_LENGTH, Storage, Ticket};
 use seatrial_sim::MemoryStorage;
 use std::collections::BTreeMap;

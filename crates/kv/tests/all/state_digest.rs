@@ -1,7 +1,7 @@
 //! The digest of a state, asked for with the status: computed beside the machine, once for all that ask, equal for equal states.
 
 use crate::node::LocalNode;
-use seatrial_kv::{ReplicaStatus, StatusProbe};
+use seatrial_kv_protocol::{ReplicaStatus, StatusProbe};
 use seatrial_machine::{Input, Machine as _, NodeId, Output, Storage, Ticket, Time};
 use seatrial_sim::MemoryStorage;
 use std::path::Path;

@@ -2,9 +2,9 @@
 //! with the checkpoint, and catches up.
 
 use crate::node::{ReplicaDriver, checkpoint_index};
-use seatrial_kv::{
-    Answer, BootReport, Outcome, ReplicaOptions, Transaction, TransactionClient,
-    TransactionClientOptions,
+use seatrial_kv::{BootReport, ReplicaOptions};
+use seatrial_kv_protocol::{
+    Answer, Outcome, Transaction, TransactionClient, TransactionClientOptions,
 };
 use seatrial_machine::{DataFolder, Input, Machine as _, NodeId, Output, Storage, Ticket, Time};
 use seatrial_sim::crash::{

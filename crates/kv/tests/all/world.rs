@@ -2,9 +2,9 @@
 
 use crate::lost_journal::JournalDamage;
 use crate::oracle::{Action, Asked, Oracle};
-use seatrial_kv::{
-    AdminRequest, Bug, Outcome, Replica, ReplicaOptions, Transaction, TransactionClient,
-    TransactionClientOptions,
+use seatrial_kv::{Bug, Replica, ReplicaOptions};
+use seatrial_kv_protocol::{
+    AdminRequest, Outcome, Transaction, TransactionClient, TransactionClientOptions,
 };
 use seatrial_machine::{
     DataFolder, Fault, FaultKind, Input, Link, LogName, Machine, NodeId, OpenLog, Output, Rng,

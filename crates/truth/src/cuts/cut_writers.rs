@@ -5,8 +5,8 @@ use crate::limited_program::{End, Program, ended, text, wait};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use seatrial_history::TestFile;
 use seatrial_host::{BlockingLink, ConnectOptions, LinkOptions, Protocol};
-use seatrial_kv::message::{self, MESSAGE_LENGTH_MAX};
-use seatrial_kv::{
+use seatrial_kv_protocol::message::{self, MESSAGE_LENGTH_MAX};
+use seatrial_kv_protocol::{
     Answer, Outcome as Reply, Transaction, TransactionClient, TransactionClientOptions,
 };
 use seatrial_machine::{ClientDriver as _, NodeId, Rng};

@@ -1,8 +1,6 @@
 use super::*;
-use crate::message::WINDOW;
-use crate::outcome::Outcome;
-use crate::transaction::Transaction;
-use crate::{Answer, Failure};
+use seatrial_kv_protocol::message::WINDOW;
+use seatrial_kv_protocol::{Answer, Failure, Outcome, Transaction};
 use seatrial_machine::Rng;
 
 /// The message of a request whose client has finished every id below `acknowledged`.

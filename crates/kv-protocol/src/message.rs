@@ -146,7 +146,7 @@ impl MessageHeader {
     }
 
     /// The code of a welcome or reply.
-    pub(crate) fn outcome(&self) -> Result<Code, MessageError> {
+    pub fn outcome(&self) -> Result<Code, MessageError> {
         Code::from_byte(self.code).ok_or(MessageError::Value {
             field: "code",
             offset: 1,
@@ -172,7 +172,7 @@ pub fn refuse_version(first_message: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Decoders of fields that only the store's messages have.
-pub(crate) trait StoreFields<'a> {
+pub trait StoreFields<'a> {
     /// A key: length and bytes.
     fn key(&mut self) -> Result<&'a [u8], MessageError>;
     /// A value: length and bytes.

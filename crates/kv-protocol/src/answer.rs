@@ -1,14 +1,14 @@
-//! Answers of a committed transaction, one per operation.
+//! Answers of a committed transaction, one per operation, as its client reads them.
 
-use crate::message::{HEADER_LENGTH, MESSAGE_LENGTH_MAX, MessageError, StoreFields};
+use crate::message::{HEADER_LENGTH, MessageError, StoreFields};
 use seatrial_machine::FieldReader;
 
 /// Codes of the kinds of answers.
-const ABSENT: u8 = 0;
-const REGISTER: u8 = 1;
-const LIST: u8 = 2;
-const DONE: u8 = 3;
-const RANGE: u8 = 4;
+pub(crate) const ABSENT: u8 = 0;
+pub(crate) const REGISTER: u8 = 1;
+pub(crate) const LIST: u8 = 2;
+pub(crate) const DONE: u8 = 3;
+pub(crate) const RANGE: u8 = 4;
 
 /// The answer to one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,8 +153,8 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Decodes a reply (header included) that must have exactly `count` answers. Returns the reply on an error.
-    pub(crate) fn new(reply: Vec<u8>, count: u16) -> Result<Answers, MessageError> {
+    /// Decodes a reply (header included) that must have exactly `count` answers.
+    pub fn new(reply: Vec<u8>, count: u16) -> Result<Answers, MessageError> {
         let mut cursor = FieldReader::starting_at(&reply, HEADER_LENGTH);
         for _ in 0..count {
             decode(&mut cursor)?;
@@ -234,127 +234,12 @@ fn decode_pair<'a>(cursor: &mut FieldReader<'a>) -> Result<(&'a [u8], Answer<'a>
     Ok((key, decode_item(tag, offset, cursor)?))
 }
 
-/// The reply would exceed the maximum length of a message.
-#[derive(Debug)]
-pub(crate) struct TooLong;
-
-/// Adds "done" to the answers in `out` (which has no header yet).
-#[inline]
-pub(crate) fn put_done(out: &mut Vec<u8>) {
-    out.push(DONE);
-}
-
-/// Adds "absent".
-#[inline]
-pub(crate) fn put_absent(out: &mut Vec<u8>) {
-    out.push(ABSENT);
-}
-
-/// Adds a register's value.
-#[inline]
-pub(crate) fn put_register(out: &mut Vec<u8>, value: &[u8]) -> Result<(), TooLong> {
-    fits(out, 5 + value.len())?;
-    out.push(REGISTER);
-    out.extend_from_slice(&(value.len() as u32).to_le_bytes());
-    out.extend_from_slice(value);
-    Ok(())
-}
-
-/// Adds a list of `count` elements, whose encoding of `length` bytes comes in pieces: they are copied as they are.
-#[inline]
-pub(crate) fn put_list<'a>(
-    out: &mut Vec<u8>,
-    count: u32,
-    length: usize,
-    pieces: impl Iterator<Item = &'a [u8]>,
-) -> Result<(), TooLong> {
-    fits(out, 9 + length)?;
-    out.reserve(9 + length);
-    out.push(LIST);
-    out.extend_from_slice(&count.to_le_bytes());
-    out.extend_from_slice(&(length as u32).to_le_bytes());
-    let start = out.len();
-    for piece in pieces {
-        out.extend_from_slice(piece);
-    }
-    debug_assert_eq!(out.len() - start, length);
-    Ok(())
-}
-
-/// Adds the answer of a scan, key by key. The fields before the keys are filled in by [`RangeEncoder::finish`].
-#[derive(Debug)]
-pub(crate) struct RangeEncoder {
-    start: usize,
-    count: usize,
-    is_cut: bool,
-}
-
-impl RangeEncoder {
-    /// Bytes of tag, cut, number of keys and length.
-    const HEAD: usize = 10;
-
-    /// Begins the answer.
-    pub(crate) fn begin(out: &mut Vec<u8>) -> Result<RangeEncoder, TooLong> {
-        fits(out, RangeEncoder::HEAD)?;
-        let start = out.len();
-        out.resize(start + RangeEncoder::HEAD, 0);
-        Ok(RangeEncoder {
-            start,
-            count: 0,
-            is_cut: false,
-        })
-    }
-
-    /// Number of keys added.
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Adds a key and what `item` puts, or nothing if that does not fit.
-    pub(crate) fn put(
-        &mut self,
-        out: &mut Vec<u8>,
-        key: &[u8],
-        item: impl FnOnce(&mut Vec<u8>) -> Result<(), TooLong>,
-    ) -> Result<(), TooLong> {
-        let before = out.len();
-        out.extend_from_slice(&(key.len() as u16).to_le_bytes());
-        out.extend_from_slice(key);
-        item(out).inspect_err(|_| out.truncate(before))?;
-        self.count += 1;
-        Ok(())
-    }
-
-    /// Notes that the range has more keys.
-    pub(crate) fn cut(&mut self) {
-        self.is_cut = true;
-    }
-
-    /// Ends the answer.
-    pub(crate) fn finish(self, out: &mut [u8]) {
-        let length = out.len() - self.start - RangeEncoder::HEAD;
-        let head = &mut out[self.start..][..RangeEncoder::HEAD];
-        head[0] = RANGE;
-        head[1] = u8::from(self.is_cut);
-        head[2..6].copy_from_slice(&(self.count as u32).to_le_bytes());
-        head[6..10].copy_from_slice(&(length as u32).to_le_bytes());
-    }
-}
-
-/// Reserves room for a short answer for each operation that a transaction can have.
-#[inline]
-fn fits(out: &[u8], more: usize) -> Result<(), TooLong> {
-    const BODY_LENGTH_MAX: usize =
-        MESSAGE_LENGTH_MAX - HEADER_LENGTH - crate::message::OPERATIONS_MAX;
-    if out.len() + more > BODY_LENGTH_MAX {
-        return Err(TooLong);
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer_encoder::{
+        RangeEncoder, TooLong, put_absent, put_done, put_list, put_register,
+    };
     use seatrial_machine::Rng;
 
     /// A reply with one answer of each kind.

@@ -1,7 +1,7 @@
 //! The status of a replica as a message, and the machine that asks for it. Byte map in `docs/formats/kv-protocol.md`.
 
 use crate::message::{HEADER_LENGTH, MessageError, MessageHeader, MessageKind};
-use crate::replica::{CheckpointStatus, PAST_STATES_MAX, ReplicaStatus, StateDigest};
+use crate::replica_status::{CheckpointStatus, PAST_STATES_MAX, ReplicaStatus, StateDigest};
 use seatrial_consensus::{MemberStatus, Members, Role};
 use seatrial_machine::{FieldReader, Input, Machine, NodeId, Output, Peer, Ticket, Time};
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use std::time::Duration;
 const NODES_MAX: usize = 256;
 
 /// Bound of a status message: a small request must not make a node send much.
-pub(crate) const LENGTH_MAX: usize = 4_096;
+pub const LENGTH_MAX: usize = 4_096;
 
 const _: () = assert!(
     HEADER_LENGTH + 6 + 18 * 8 + 3 * (2 + 4 * NODES_MAX) + 1 + 8 * PAST_STATES_MAX + DIGEST_LENGTH
@@ -24,7 +24,7 @@ const WITH_DIGEST: u8 = 1;
 const DIGEST_LENGTH: usize = 8 + 16;
 
 /// Is it a request for the status? Then: does it ask for the digest of the state as well?
-pub(crate) fn request(header: &MessageHeader, message: &[u8]) -> Option<bool> {
+pub fn request(header: &MessageHeader, message: &[u8]) -> Option<bool> {
     let unused = (header.count, header.detail, header.second);
     let is_request = header.kind == MessageKind::Status
         && message.len() == HEADER_LENGTH
@@ -34,7 +34,7 @@ pub(crate) fn request(header: &MessageHeader, message: &[u8]) -> Option<bool> {
 }
 
 /// The message with this status, for the request with this token.
-pub(crate) fn encode(status: &ReplicaStatus, token: u64) -> Vec<u8> {
+pub fn encode(status: &ReplicaStatus, token: u64) -> Vec<u8> {
     let header = MessageHeader {
         kind: MessageKind::StatusReply,
         code: 0,
@@ -99,7 +99,7 @@ pub(crate) fn encode(status: &ReplicaStatus, token: u64) -> Vec<u8> {
 }
 
 /// The status in a message, and the token of its request. Bytes after the known fields are those of a later version.
-pub(crate) fn decode(message: &[u8]) -> Result<(u64, ReplicaStatus), MessageError> {
+pub fn decode(message: &[u8]) -> Result<(u64, ReplicaStatus), MessageError> {
     let header = MessageHeader::decode(message)?;
     let mut cursor = FieldReader::starting_at(message, HEADER_LENGTH);
     let sender = node_of(header.detail).ok_or(MessageError::Value {

@@ -42,7 +42,7 @@ impl AdminRequest {
     }
 
     /// The message, with a token that comes back with the reply.
-    pub(crate) fn encode(self, token: u64) -> Vec<u8> {
+    pub fn encode(self, token: u64) -> Vec<u8> {
         let (code, node) = match self {
             AdminRequest::AddLearner(node, _) => (1, node.number()),
             AdminRequest::Promote(node) => (2, node.number()),
@@ -58,7 +58,7 @@ impl AdminRequest {
     }
 
     /// The request in a message with this header; `None`: it is none.
-    pub(crate) fn decode(header: &MessageHeader, message: &[u8]) -> Option<AdminRequest> {
+    pub fn decode(header: &MessageHeader, message: &[u8]) -> Option<AdminRequest> {
         let body = message.get(HEADER_LENGTH..)?;
         let node = (header.detail > 0 && u16::try_from(header.detail).is_ok())
             .then(|| NodeId::server(header.detail));
@@ -80,7 +80,8 @@ impl AdminRequest {
 }
 
 impl AdminReply {
-    pub(crate) fn encode(&self, token: u64) -> Vec<u8> {
+    /// The message, with the token of its request.
+    pub fn encode(&self, token: u64) -> Vec<u8> {
         match self {
             AdminReply::Begun => header(MessageKind::AdminReply, 0, 0, token),
             AdminReply::NotLeader(leader) => {
@@ -97,7 +98,7 @@ impl AdminReply {
     }
 
     /// The token and the reply in a message.
-    pub(crate) fn decode(message: &[u8]) -> Option<(u64, AdminReply)> {
+    pub fn decode(message: &[u8]) -> Option<(u64, AdminReply)> {
         let header = MessageHeader::decode(message).ok()?;
         if header.kind != MessageKind::AdminReply {
             return None;
