@@ -21,10 +21,25 @@ fn one_member_of_etcd_is_valid() {
 /// to elect a leader, so that operations after the last heal can be counted and all nodes catch up.
 const LOAD: &str = "16";
 
-/// Runs a suite for `load` seconds under partitions and checks that they took effect, that operations succeed after the last one,
-/// and that this number of nodes have reported equal states at the end. `statuses` are the exit statuses that the suite may have:
-/// replication that loses acknowledged writes makes it invalid.
+/// [`is_cut_and_serves`], and the states that the nodes report at the end are equal.
 fn is_cut_and_heals(suite: &str, load: &str, words: &[&str], states: usize, statuses: &[i32]) {
+    let results = is_cut_and_serves(suite, load, words, states, statuses);
+    if let Some(results) = results.filter(|_| states > 0) {
+        let divergence = &results["checkers"]["divergence"];
+        assert_eq!(divergence["valid"], true, "{divergence:#}");
+    }
+}
+
+/// Runs a suite for `load` seconds under partitions and checks that they took effect, that operations succeed after the last one,
+/// and that this number of nodes have reported states at the end. `statuses` are the exit statuses that the suite may have:
+/// replication that loses acknowledged writes makes it invalid. Returns the results; `None` if it was skipped.
+fn is_cut_and_serves(
+    suite: &str,
+    load: &str,
+    words: &[&str],
+    states: usize,
+    statuses: &[i32],
+) -> Option<Json> {
     let _one = machine();
     let folder = folder(suite);
     let common = [
@@ -43,14 +58,15 @@ fn is_cut_and_heals(suite: &str, load: &str, words: &[&str], states: usize, stat
     let output = run(&folder, &[&common[..], words].concat());
     let text = printed(&output);
     if is_missing(&text) {
-        return;
+        return None;
     }
     let status = output.status.code().unwrap();
     assert!(statuses.contains(&status), "{text}");
     let attributes = run(&folder, &["show", "--attributes", "run"]);
     let attributes: Json = serde_json::from_slice(&attributes.stdout).unwrap();
     if attributes["network"] == "local" {
-        return skip("namespaces are forbidden here");
+        skip("namespaces are forbidden here");
+        return None;
     }
     let links = links_cut(&operations(
         &folder,
@@ -70,13 +86,9 @@ fn is_cut_and_heals(suite: &str, load: &str, words: &[&str], states: usize, stat
     assert!(served.len() > 20, "{} after {healed} s", served.len());
     let reported = operations(&folder, &["--process", "observer"]);
     assert_eq!(reported.len(), states, "{reported:#?}");
-    if states > 0 {
-        let results: Json = serde_json::from_slice(&output.stdout).unwrap();
-        let divergence = &results["checkers"]["divergence"];
-        assert_eq!(divergence["valid"], true, "{divergence:#}");
-    }
     let capture = folder.folder().join("run/network.pcap");
     assert!(capture.metadata().unwrap().len() > 10_000);
+    Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
 /// The links that cuts name, as text such as `n1 n2`.
@@ -106,10 +118,18 @@ fn kafka() {
     is_cut_and_heals("kafka", LOAD, &["--faults", "partition:one"], 3, &[0]);
 }
 
-/// Servers wait up to 9 s before they stand for election.
+/// Servers wait up to 9 s before they stand for election. A deposed leader may keep messages that it alone has stored
+/// (`docs/findings/nats-deposed-leader.md`): the states are equal or differ, and nothing else is found.
 #[test]
 fn nats() {
-    is_cut_and_heals("nats", "40", &["--faults", "partition:one"], 3, &[0]);
+    let words = ["--faults", "partition:one"];
+    let Some(results) = is_cut_and_serves("nats", "40", &words, 3, &[0, 1]) else {
+        return;
+    };
+    let anomalies: Vec<&String> = results["anomalies"].as_object().unwrap().keys().collect();
+    let are_equal = &results["checkers"]["divergence"]["valid"];
+    assert_eq!(are_equal, anomalies.is_empty(), "{results:#}");
+    assert!(anomalies.is_empty() || anomalies == ["divergence"]);
 }
 
 #[test]
