@@ -13,6 +13,8 @@ mod bad_input;
 mod clusters;
 #[path = "own_system/helpers.rs"]
 mod helpers;
+#[path = "own_system/maelstrom_nodes.rs"]
+mod maelstrom_nodes;
 #[path = "own_system/redis.rs"]
 mod redis;
 

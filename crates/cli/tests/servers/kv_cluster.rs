@@ -2,15 +2,8 @@
 
 use super::process::{PATIENCE, Server, run};
 use super::scratch::Scratch;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-
-/// Addresses at which nothing listens.
-pub(crate) fn free_addresses(count: usize) -> Vec<SocketAddr> {
-    let all = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-    let all: Vec<TcpListener> = all.collect();
-    all.iter().map(|it| it.local_addr().unwrap()).collect()
-}
 
 /// Starts node `number` (from 1) of those at these addresses, with further options.
 pub(crate) fn start_node(

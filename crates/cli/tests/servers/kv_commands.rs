@@ -1,9 +1,9 @@
 //! `seatrial kv`: its commands against nodes as processes.
 
-use super::process::{PATIENCE, Server, binary, run};
+use super::process::{PATIENCE, Server, binary, free_addresses, run};
 use super::scratch::Scratch;
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -186,7 +186,7 @@ fn servers_are_tried_in_turn_and_need_the_key() {
     ];
     let server = Server::start(&words);
     let live = server.address.to_string();
-    let dead = free_address().to_string();
+    let dead = free_addresses(1)[0].to_string();
     let both = format!("{dead},{live}");
     let with_key =
         |servers: &str, words: &[&str]| kv(servers, &[words, &["--key-file", &key]].concat());
@@ -224,23 +224,10 @@ fn servers_are_tried_in_turn_and_need_the_key() {
     );
 }
 
-/// An address at which nothing listens.
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-}
-
 #[test]
 fn three_nodes_serve_at_any_address_and_without_one_of_them() {
     let scratch = Scratch::new("kv-three");
-    let addresses: Vec<SocketAddr> = {
-        let all: Vec<TcpListener> = (0..3)
-            .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
-            .collect();
-        all.iter().map(|it| it.local_addr().unwrap()).collect()
-    };
+    let addresses = free_addresses(3);
     let mut servers: Vec<Server> = (0..3)
         .map(|own| {
             let peers: Vec<String> = (0..3)

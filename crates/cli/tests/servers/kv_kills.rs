@@ -2,14 +2,14 @@
 
 use super::kv::PROTOCOL;
 use super::kv::open_session;
-use super::process::{PATIENCE, Server};
+use super::process::{PATIENCE, Server, free_addresses};
 use super::scratch::Scratch;
 use super::wire;
 use seatrial_kv_protocol::{Answer, Outcome, Transaction};
 use seatrial_machine::Rng;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -26,17 +26,6 @@ struct StoreCluster<'a> {
     scratch: &'a Scratch,
     addresses: Vec<SocketAddr>,
     servers: Vec<Server>,
-}
-
-/// Addresses at which nothing listens, below the ports that the system gives to outgoing connections: while a node is dead, its
-/// address must not be taken by one of those.
-fn quiet_addresses(rng: &mut Rng) -> Vec<SocketAddr> {
-    let mut held: Vec<TcpListener> = Vec::new();
-    while held.len() < NODES {
-        let port = 20_000 + rng.below(10_000) as u16;
-        held.extend(TcpListener::bind(("127.0.0.1", port)));
-    }
-    held.iter().map(|it| it.local_addr().unwrap()).collect()
 }
 
 impl StoreCluster<'_> {
@@ -281,7 +270,7 @@ fn nodes_that_are_killed_together_lose_nothing_acknowledged() {
     let mut rng = Rng::from_seed(seed);
     let mut cluster = StoreCluster {
         scratch: &scratch,
-        addresses: quiet_addresses(&mut rng),
+        addresses: free_addresses(NODES),
         servers: Vec::new(),
     };
     let addresses = cluster.addresses.clone();

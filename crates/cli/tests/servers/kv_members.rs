@@ -1,7 +1,7 @@
 //! `seatrial kv member` at nodes as processes, and processes that are no members.
 
-use super::kv_cluster::{free_addresses, kv, list, start_node, until, until_said};
-use super::process::Server;
+use super::kv_cluster::{kv, list, start_node, until, until_said};
+use super::process::{Server, free_addresses};
 use super::scratch::Scratch;
 
 #[test]

@@ -1,9 +1,9 @@
 //! Three `seatrial node kv`, of which one loses a part of its journal.
 
-use super::process::{PATIENCE, Server, run};
+use super::process::{PATIENCE, Server, free_addresses, run};
 use super::scratch::Scratch;
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Three nodes: their folders and addresses stay, their processes do not.
@@ -14,13 +14,9 @@ struct Nodes {
 
 impl Nodes {
     fn new(name: &str) -> Nodes {
-        // Held until all are known, so that no address comes twice.
-        let held: Vec<TcpListener> = (0..3)
-            .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
-            .collect();
         Nodes {
             scratch: Scratch::new(name),
-            addresses: held.iter().map(|it| it.local_addr().unwrap()).collect(),
+            addresses: free_addresses(3),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Nodes and clients with TLS, as processes.
 
-use super::kv_cluster::{free_addresses, kv, list, start_node, until, until_said};
-use super::process::{Server, run};
+use super::kv_cluster::{kv, list, start_node, until, until_said};
+use super::process::{Server, free_addresses, run};
 use super::scratch::Scratch;
 
 /// A file of the certificates of the host's tests.

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,21 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 pub(crate) fn binary() -> PathBuf {
     let other = std::env::var_os("SEATRIAL_BIN").map(PathBuf::from);
     other.unwrap_or_else(|| env!("CARGO_BIN_EXE_seatrial").into())
+}
+
+/// Addresses at which nothing listens, at an IP that no other call gets: a port of 127.0.0.1 that was free a moment ago may be
+/// another test's by now, or that of an outgoing connection, also while a node of this test is down.
+pub(crate) fn free_addresses(count: usize) -> Vec<SocketAddr> {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    assert!(call < 1 << 10, "more calls than addresses for one process");
+    // 127.1.0.0 to 127.255.0.0: systems under test are in 127.0.
+    let process = std::process::id() % (0xfe << 6);
+    let ip = Ipv4Addr::from(0x7f01_0000 + (process << 10) + call);
+    let held: Vec<TcpListener> = (0..count)
+        .map(|_| TcpListener::bind((ip, 0)).unwrap())
+        .collect();
+    held.iter().map(|it| it.local_addr().unwrap()).collect()
 }
 
 /// Runs the binary to its end.
@@ -52,7 +68,9 @@ impl Server {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut first = Vec::new();
         let address = loop {
-            let line = lines.next().expect("it ended").unwrap();
+            let line = lines.next();
+            let line = line.unwrap_or_else(|| panic!("{words:?} ended: {first:#?}"));
+            let line = line.unwrap();
             if let Some(address) = line.strip_prefix("listening on ") {
                 break address.parse().unwrap();
             }

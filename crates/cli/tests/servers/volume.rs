@@ -1,10 +1,10 @@
 //! `seatrial volume`: its commands, with replicas and the owner of a volume as processes.
 
-use super::process::{PATIENCE, Server, binary, run};
+use super::process::{PATIENCE, Server, binary, free_addresses, run};
 use super::scratch::Scratch;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -139,17 +139,6 @@ fn page(said: &str, path: &str) -> String {
     reply
 }
 
-/// Addresses that are free now.
-pub(super) fn addresses(count: usize) -> Vec<SocketAddr> {
-    let listeners: Vec<TcpListener> = (0..count)
-        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
-        .collect();
-    listeners
-        .iter()
-        .map(|it| it.local_addr().unwrap())
-        .collect()
-}
-
 /// A volume of 16 MiB with three replicas that do not run yet; its folder.
 pub(super) fn create(scratch: &Scratch, name: &str) -> String {
     create_with(scratch, name, &[])
@@ -158,7 +147,7 @@ pub(super) fn create(scratch: &Scratch, name: &str) -> String {
 /// [`create`] with further options.
 pub(super) fn create_with(scratch: &Scratch, name: &str, options: &[&str]) -> String {
     let folder = scratch.path(name);
-    let addresses: Vec<String> = addresses(3).iter().map(ToString::to_string).collect();
+    let addresses: Vec<String> = free_addresses(3).iter().map(ToString::to_string).collect();
     let addresses = addresses.join(",");
     let words = [
         "create",

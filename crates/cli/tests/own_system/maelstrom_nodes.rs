@@ -1,7 +1,5 @@
 //! Whole tests of node programs in Python, JavaScript and Go (`examples/maelstrom`): right ones are valid, wrong ones are found.
 
-#![allow(clippy::unwrap_used, reason = "a failed test says where")]
-
 use seatrial_check::MinimumLoad;
 use seatrial_checker::Validity;
 use seatrial_generator::workload::WorkloadOptions;
