@@ -250,7 +250,7 @@ impl TimestampReader<'_> {
         found.then_some(())
     }
 
-    /// A number of so many digits.
+    /// A number of `min` to `max` digits.
     fn number(&mut self, min: usize, max: usize) -> Option<u32> {
         let digits = self
             .0

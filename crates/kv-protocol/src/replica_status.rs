@@ -49,15 +49,15 @@ pub struct CheckpointStatus {
     pub writing: Option<u64>,
     /// Index of the one that is being received from another node.
     pub receiving: Option<u64>,
-    /// Number made since the start, …
+    /// Number made since the start.
     pub made: u64,
-    /// … of which so many hold only the changes since a whole one, …
+    /// Those of `made` that hold only the changes since a whole one.
     pub changes: u64,
-    /// … skipped because another was under way, …
+    /// Number skipped because another was under way.
     pub skipped: u64,
-    /// … given up after an error, …
+    /// Number given up after an error.
     pub failed: u64,
-    /// … and received from another node.
+    /// Number received from another node.
     pub received: u64,
     /// Number of the newest indices at which two nodes have reported different digests.
     pub different: u64,

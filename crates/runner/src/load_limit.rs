@@ -29,8 +29,8 @@ const RATE_SHARE: f64 = 0.95;
 const BUSY: f64 = 0.9;
 
 impl LoadLimit {
-    /// The limit of a run that made so many operations in this time with this rate (`None`: as fast as possible), and whose
-    /// process used so much time of processors.
+    /// The limit of a run that made this number of operations in this time with this rate (`None`: as fast as possible), and
+    /// whose process used this much time of processors.
     pub fn of(
         rate: Option<f64>,
         operations: u64,

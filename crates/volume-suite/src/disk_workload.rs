@@ -28,7 +28,7 @@ fn first_block(rng: &mut Rng, blocks: u64, count: u64) -> u64 {
     rng.below(limit.min(blocks - count + 1))
 }
 
-/// The workload called `name`, on a volume of so many blocks.
+/// The workload called `name`, on a volume of this number of blocks.
 pub(crate) fn workload(name: &str, rng: &Rng, blocks: u64) -> Option<Workload> {
     (name == DISK).then(|| Workload {
         name: DISK,

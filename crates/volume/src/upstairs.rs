@@ -534,7 +534,7 @@ impl Upstairs {
             .map(|(at, _)| at)
     }
 
-    /// Are so many replicas there that a flush can succeed?
+    /// Are enough replicas there for a flush to succeed?
     fn has_quorum(&self) -> bool {
         self.active_mirrors().count() >= self.options.quorum
     }

@@ -299,7 +299,7 @@ fn a_pushed_copy_resumes_where_it_ended_and_has_the_same_blocks() {
     assert_eq!(blocks(&folder), blocks(&copies));
 }
 
-/// Reads on from where the cursor is, until so many messages have come.
+/// Reads on from where the cursor is, until this number of messages has come.
 fn follow(cursor: &mut Cursor, seen: &mut Vec<u8>, count: u64) {
     let until = Instant::now() + Duration::from_mins(1);
     let mut last = None;

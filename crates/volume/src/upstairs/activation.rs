@@ -283,7 +283,7 @@ impl Upstairs {
         mirror.attach_at = now + self.options.silence;
     }
 
-    /// A replica has granted a larger generation. With so many of them that no quorum is left, this upstairs is deposed.
+    /// A replica has granted a larger generation. When no quorum is left without those, this upstairs is deposed.
     fn generation_refused(&mut self, now: Time, promised: u32, out: &mut Outputs) {
         match &mut self.phase {
             ActivationPhase::Attaching {
