@@ -264,10 +264,15 @@ impl Inner {
             && first.get().bytes as isize <= self.free
         {
             let waiter = first.remove();
-            // A cancelled request returns its bytes when its place is dropped.
-            self.free -= waiter.bytes as isize;
-            let _ = waiter.grant.send(());
+            self.give(waiter);
         }
+    }
+
+    /// Gives a reader that has left the queue its memory, which may be more than there is.
+    fn give(&mut self, waiter: Waiter) {
+        // A cancelled request returns its bytes when its place is dropped.
+        self.free -= waiter.bytes as isize;
+        let _ = waiter.grant.send(());
     }
 
     /// Marks that a connection's reader does not wait any more.
@@ -311,20 +316,13 @@ impl Inner {
         let mut halves = self.halves.values();
         let is_stuck = coming == 0 && halves.all(|half| half.is_waiting);
         if is_stuck && self.exempt.is_none() {
-            let mut waiting = self.waiters.values().map(|waiter| waiter.id);
-            self.exempt = waiting.find(|id| self.halves.contains_key(id));
-            if let Some(id) = self.exempt {
-                self.grant_exempt(id);
+            let halves = &self.halves;
+            let has_half = |_: &Turn, waiter: &mut Waiter| halves.contains_key(&waiter.id);
+            let first = self.waiters.extract_if(.., has_half).next();
+            if let Some((_, waiter)) = first {
+                self.exempt = Some(waiter.id);
+                self.give(waiter);
             }
-        }
-    }
-
-    /// Grants the request of the reader that may exceed the bound.
-    fn grant_exempt(&mut self, id: NodeId) {
-        let mut waiters = self.waiters.extract_if(.., |_, waiter| waiter.id == id);
-        if let Some((_, waiter)) = waiters.next() {
-            self.free -= waiter.bytes as isize;
-            let _ = waiter.grant.send(());
         }
     }
 
