@@ -48,7 +48,8 @@ pub(crate) async fn observe(nodes: &Arc<dyn Nodes>) -> Vec<Op> {
             let group = groups.entry(nodes.state_group(*node)).or_default();
             group.push(state);
         }
-        match quiescence.after(Instant::now(), &groups.values().map(Vec::as_slice)) {
+        let groups: Vec<_> = groups.into_values().collect();
+        match quiescence.after(Instant::now(), &groups) {
             NextStep::Record => {
                 let group = |node| nodes.state_group(node);
                 let operations = answers.into_iter();
@@ -90,14 +91,10 @@ impl Quiescence {
     }
 
     /// `groups`: the states of nodes that are to be equal, `None` for one that is not known.
-    fn after<'a>(
-        &mut self,
-        now: Instant,
-        groups: &(impl Iterator<Item = &'a [Option<&'a NodeState>]> + Clone),
-    ) -> NextStep {
-        let is_behind = groups.clone().any(is_one_behind);
+    fn after(&mut self, now: Instant, groups: &[Vec<Option<&NodeState>>]) -> NextStep {
+        let is_behind = groups.iter().any(|states| is_one_behind(states));
         let limit = if is_behind { CATCHING_UP } else { QUIESCENCE };
-        if groups.clone().all(are_equal) || now - self.began >= limit {
+        if groups.iter().all(|states| are_equal(states)) || now - self.began >= limit {
             return NextStep::Record;
         }
         if is_behind && now >= self.catch_up_at {
@@ -184,22 +181,22 @@ mod tests {
             contents: None,
         };
         let (old, new) = (state("7"), state("8"));
-        let behind: &[Option<&NodeState>] = &[Some(&old), Some(&new)];
-        let silent: &[Option<&NodeState>] = &[Some(&old), None];
-        let equal: &[Option<&NodeState>] = &[Some(&new), Some(&new)];
+        let behind = &[vec![Some(&old), Some(&new)]];
+        let silent = &[vec![Some(&old), None]];
+        let equal = &[vec![Some(&new), Some(&new)]];
         let began = Instant::now();
         let mut quiescence = Quiescence::new(began);
-        let mut after =
-            |seconds, states| quiescence.after(began + Duration::from_secs(seconds), &states);
-        let one = |states| [states].into_iter();
-        assert_eq!(after(4, one(behind)), NextStep::AskAgain);
-        assert_eq!(after(5, one(behind)), NextStep::CatchUp);
-        assert_eq!(after(6, one(behind)), NextStep::AskAgain);
-        assert_eq!(after(9, one(silent)), NextStep::AskAgain);
-        assert_eq!(after(10, one(behind)), NextStep::CatchUp);
-        assert_eq!(after(10, one(silent)), NextStep::Record);
-        assert_eq!(after(39, one(behind)), NextStep::CatchUp);
-        assert_eq!(after(40, one(behind)), NextStep::Record);
-        assert_eq!(after(1, one(equal)), NextStep::Record);
+        let mut after = |seconds, groups: &[Vec<Option<&NodeState>>]| {
+            quiescence.after(began + Duration::from_secs(seconds), groups)
+        };
+        assert_eq!(after(4, behind), NextStep::AskAgain);
+        assert_eq!(after(5, behind), NextStep::CatchUp);
+        assert_eq!(after(6, behind), NextStep::AskAgain);
+        assert_eq!(after(9, silent), NextStep::AskAgain);
+        assert_eq!(after(10, behind), NextStep::CatchUp);
+        assert_eq!(after(10, silent), NextStep::Record);
+        assert_eq!(after(39, behind), NextStep::CatchUp);
+        assert_eq!(after(40, behind), NextStep::Record);
+        assert_eq!(after(1, equal), NextStep::Record);
     }
 }
