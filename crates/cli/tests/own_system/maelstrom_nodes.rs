@@ -1,5 +1,6 @@
 //! Whole tests of node programs in Python, JavaScript and Go (`examples/maelstrom`): right ones are valid, wrong ones are found.
 
+use crate::has;
 use seatrial_check::MinimumLoad;
 use seatrial_checker::Validity;
 use seatrial_generator::workload::WorkloadOptions;
@@ -38,7 +39,7 @@ struct Trial {
 
 /// Python's node with this behaviour; `None`, with a reason on standard error, if Python is missing. In CI that is a failure.
 fn python(workload: &'static str, behaviour: &'static str) -> Option<Trial> {
-    is_installed("python3", "--version").then(|| Trial {
+    has(&["python3"]).then(|| Trial {
         workload,
         program: example("node.py"),
         argument: behaviour,
@@ -51,21 +52,6 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../examples/maelstrom")
         .join(name)
-}
-
-fn is_installed(program: &str, question: &str) -> bool {
-    let is_there = Command::new(program)
-        .arg(question)
-        .output()
-        .is_ok_and(|output| output.status.success());
-    assert!(
-        is_there || std::env::var_os("CI").is_none(),
-        "{program} is not installed"
-    );
-    if !is_there {
-        eprintln!("skipped: {program} is not installed");
-    }
-    is_there
 }
 
 impl Trial {
@@ -290,7 +276,7 @@ fn wrong_nodes_in_python_are_found() {
 #[test]
 fn nodes_in_javascript_and_go() {
     let javascript = |argument| {
-        is_installed("node", "--version").then(|| Trial {
+        has(&["node"]).then(|| Trial {
             workload: "broadcast",
             program: example("node.js"),
             argument,
@@ -301,7 +287,7 @@ fn nodes_in_javascript_and_go() {
     };
     let folder = tempfile::tempdir().unwrap();
     let built = folder.path().join("node");
-    let go = is_installed("go", "version").then(|| {
+    let go = has(&["go"]).then(|| {
         let source = example("node.go");
         let status = Command::new("go")
             .arg("build")
