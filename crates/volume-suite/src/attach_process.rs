@@ -1,6 +1,7 @@
 //! The process that owns a volume and serves it over NBD: `seatrial volume attach`.
 
 use crate::control_socket;
+use crate::locked_volume::LockedVolume;
 use crate::nbd_server::{NbdAddress, NbdLimits, NbdServer, NbdSocket};
 use crate::owner_machine::{OwnerSettings, owner_machine};
 use crate::volume_calls::VolumeCalls;
@@ -233,6 +234,7 @@ async fn watch(
     report: Report,
 ) -> Result<(), SuiteError> {
     let mut reported = String::new();
+    let mut failed = String::new();
     loop {
         let Some(GuestReply::Status(status)) = calls.call(GuestRequest::Status).await else {
             return Err("the volume has ended".into());
@@ -245,7 +247,13 @@ async fn watch(
         if !status.is_active && !reason.is_detaching.load(Ordering::Relaxed) {
             activate(calls, report).await?;
         }
-        forget_unneeded(&status, file, report)?;
+        // A volume is served whether or not its files can be changed.
+        let error = forget_unneeded(&status, file, report).err();
+        let error = error.map(|it| it.to_string()).unwrap_or_default();
+        if !error.is_empty() && error != failed {
+            report(format_args!("{error}; it is tried again"));
+        }
+        failed = error;
         tokio::time::sleep(WATCH_INTERVAL).await;
     }
 }
@@ -260,17 +268,19 @@ fn forget_unneeded(
         if !sweep.is_done || sweep.failed > 0 || !sweep.needed_by.is_empty() {
             continue;
         }
-        // As it is now: commands change it.
-        let mut now = VolumeFile::read(&file.folder)?;
+        // As it is now: commands change it. What a command holds is tried again at the next look.
+        let Some(mut now) = LockedVolume::try_open(&file.folder)? else {
+            return Ok(());
+        };
         match sweep.kind {
-            SweepKind::Fill if now.parent.take().is_some() => {
+            SweepKind::Fill if now.file.parent.take().is_some() => {
                 now.write()?;
                 report(format_args!(
                     "all blocks are here: the parent is no longer needed"
                 ));
             }
             SweepKind::Rekey if !status.epoch.1 => {
-                let mut keys = now.keys()?;
+                let mut keys = now.file.keys()?;
                 let newest = keys.split_off(&status.epoch.0);
                 // A key that was added meanwhile needs those before it.
                 if !keys.is_empty() && newest.len() == 1 {

@@ -25,6 +25,7 @@ mod attach_process;
 mod bench_processes;
 mod control_socket;
 mod disk_workload;
+mod locked_volume;
 mod native_bench;
 mod nbd_client;
 mod nbd_connection;

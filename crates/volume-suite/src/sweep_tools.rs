@@ -1,6 +1,7 @@
 //! Commands that pass over all blocks: `seatrial volume clone|rotate|repair`.
 
 use crate::control_socket::{ask_attached, ask_if_attached};
+use crate::locked_volume::LockedVolume;
 use crate::nbd_server::NbdAddress;
 use crate::volume_file::{VolumeFile, ring_of};
 use crate::volume_tools::{
@@ -110,10 +111,10 @@ fn clone(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
 }
 
 fn rotate(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
-    let mut file = volume(setup)?;
-    let mut keys = file.keys()?;
+    let mut locked = LockedVolume::open(&volume(setup)?.folder)?;
+    let mut keys = locked.file.keys()?;
     if keys.len() > 1 {
-        let shown = file.folder.display();
+        let shown = locked.file.folder.display();
         (setup.report)(format_args!(
             "{shown}: an earlier rotation has not ended; `seatrial volume status {shown}` shows how far it is"
         ));
@@ -125,10 +126,11 @@ fn rotate(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
         .ok_or("65,535 rotations are the most")?;
     keys.insert(epoch, BlockKey(random_bytes()?));
     // The file first: a process that has the key writes with it at once.
-    file.write_keys(&keys)?;
-    file.key_check = Some(ring_of(file.geometry.volume, &keys).check_text());
-    file.write()?;
-    match ask_if_attached(&file, "rotate")? {
+    locked.write_keys(&keys)?;
+    let ring = ring_of(locked.file.geometry.volume, &keys);
+    locked.file.key_check = Some(ring.check_text());
+    locked.write()?;
+    match ask_if_attached(&locked.file, "rotate")? {
         None => (setup.print)(format_args!("key {epoch} is used from the next attach on")),
         Some(reply) => {
             if let Some(error) = reply["error"].as_str() {

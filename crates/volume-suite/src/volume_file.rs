@@ -1,16 +1,14 @@
 //! The file `volume.toml`: identity and shape of a volume, the addresses of its replicas, its parent, and its keys.
 
 use crate::nbd_server::NbdAddress;
-use seatrial_host::{SecretKey, keep_whole, partial_of, write_whole};
+use seatrial_host::SecretKey;
 use seatrial_machine::NodeId;
 use seatrial_suite::SuiteError;
 use seatrial_volume::{BlockKey, Geometry, KEY_LENGTH, KeyRing, VolumeId};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
@@ -149,15 +147,7 @@ impl VolumeFile {
         Ok(())
     }
 
-    /// Writes the file, whole or not at all.
-    pub(crate) fn write(&self) -> std::io::Result<()> {
-        let text = self.text();
-        write_whole(&self.folder.join(FILE_NAME), |file| {
-            file.write_all(text.as_bytes())
-        })
-    }
-
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = String::from(
             "# A volume of seatrial. Replicas need this file and link-key; only attach needs key.\n",
         );
@@ -238,26 +228,6 @@ impl VolumeFile {
     /// The keys that encrypt blocks.
     pub(crate) fn key(&self) -> Result<KeyRing, SuiteError> {
         Ok(ring_of(self.geometry.volume, &self.keys()?))
-    }
-
-    /// Replaces the file of the keys, whole or not at all.
-    pub(crate) fn write_keys(&self, keys: &BTreeMap<u16, BlockKey>) -> Result<(), SuiteError> {
-        let path = self.folder.join(KEY_NAME);
-        let text: String = keys
-            .iter()
-            .map(|(epoch, key)| match (keys.len(), epoch) {
-                (1, 0) => key_text(&key.0),
-                _ => format!("{epoch} {}", key_text(&key.0)),
-            })
-            .collect();
-        let partial = partial_of(&path);
-        let mut options = fs::OpenOptions::new();
-        let options = options.write(true).create(true).truncate(true).mode(0o600);
-        let written = options.open(&partial).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            keep_whole(&partial, &path)
-        });
-        Ok(written.map_err(|error| format!("{}: {error}", path.display()))?)
     }
 }
 
@@ -403,39 +373,6 @@ mod tests {
         ] {
             let text = file().text().replace(from, to);
             let error = VolumeFile::parse(&text, PathBuf::new()).unwrap_err();
-            assert!(error.contains(reason), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_file_of_keys_is_replaced_and_checked() {
-        let scratch = tempfile::tempdir().unwrap();
-        let key = |byte| BlockKey([byte; KEY_LENGTH]);
-        let mut file = VolumeFile {
-            folder: scratch.path().to_owned(),
-            key_check: None,
-            ..file()
-        };
-        for keys in [
-            BTreeMap::from([(0, key(1))]),
-            BTreeMap::from([(0, key(1)), (1, key(2))]),
-            BTreeMap::from([(1, key(2))]),
-        ] {
-            file.write_keys(&keys).unwrap();
-            assert_eq!(file.keys().unwrap(), keys);
-        }
-        file.key_check = Some(file.key().unwrap().check_text());
-        assert!(file.keys().is_ok());
-        file.write_keys(&BTreeMap::from([(1, key(3))])).unwrap();
-        let error = file.keys().unwrap_err().to_string();
-        assert!(error.contains("not the key of the volume"), "{error}");
-        for (text, reason) in [
-            ("", "key:1: there is no key"),
-            ("00ff", "key:1: a key is 64"),
-            ("x", "key:1: a key is 64"),
-        ] {
-            fs::write(scratch.path().join(KEY_NAME), text).unwrap();
-            let error = file.keys().unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
         }
     }

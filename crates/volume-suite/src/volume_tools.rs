@@ -4,6 +4,7 @@
 
 use crate::attach_process::AttachProcess;
 use crate::control_socket::{ask_attached, parse_node};
+use crate::locked_volume::LockedVolume;
 use crate::nbd_server::NbdAddress;
 use crate::offline_tools::{DIFF, DUMP, VERIFY};
 use crate::owner_machine::OwnerSettings;
@@ -314,20 +315,13 @@ pub(crate) fn new_addresses(setup: &ToolSetup<'_>) -> Result<Vec<SocketAddr>, Su
 pub(crate) fn make_volume(file: &VolumeFile) -> Result<(), SuiteError> {
     let folder = &file.folder;
     create_folder(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    if folder.join(FILE_NAME).exists() {
-        return Err(format!("{}: there is a volume already", folder.display()).into());
-    }
+    let mut locked = LockedVolume::create(file.clone())?;
     for name in [KEY_NAME, LINK_KEY_NAME] {
         write_key(&folder.join(name))?;
     }
-    let key_check = Some(file.key()?.check_text());
+    locked.file.key_check = Some(file.key()?.check_text());
     // The file of the volume is last: with it the folder is complete.
-    let written = VolumeFile {
-        key_check,
-        ..file.clone()
-    }
-    .write();
-    Ok(written.map_err(|error| format!("{}: {error}", folder.join(FILE_NAME).display()))?)
+    locked.write()
 }
 
 fn parse_addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
@@ -580,7 +574,8 @@ fn snapshot(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
 }
 
 fn replace(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
-    let mut file = volume(setup)?;
+    let mut locked = LockedVolume::open(&volume(setup)?.folder)?;
+    let file = &mut locked.file;
     let node = setup.text("node")?.unwrap_or_default();
     let place = parse_node(node).map(|it| it.number() as usize - 1);
     let place = place.filter(|place| *place < file.replicas.len());
@@ -590,11 +585,11 @@ fn replace(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
         .parse()
         .map_err(|_| format!("{address:?} is no address and port such as 127.0.0.1:7504"))?;
     file.check()?;
-    let reply = ask_attached(&file, &format!("replace {node} {address}"))?;
+    let reply = ask_attached(file, &format!("replace {node} {address}"))?;
     let exit = outcome(setup, &reply);
     if exit == ToolExit::Done {
         // The next attach finds the new replica as well.
-        file.write()?;
+        locked.write()?;
     }
     Ok(exit)
 }
