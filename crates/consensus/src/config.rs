@@ -30,6 +30,9 @@ pub struct Config {
     pub appends_max: usize,
     /// Bound of proposed bytes that are not committed.
     pub uncommitted_bytes_max: u64,
+    /// Bound of the committed entries of one [`Ready`](crate::Ready) in bytes (one entry may exceed it): they become free as they
+    /// are applied, and a machine can end its turn in between.
+    pub committed_bytes_max: u64,
 }
 
 impl Config {
@@ -46,6 +49,30 @@ impl Config {
             append_bytes_max: 1 << 20,
             appends_max: 64,
             uncommitted_bytes_max: 64 << 20,
+            committed_bytes_max: 2 << 20,
+        }
+    }
+
+    /// The library's options. `heartbeat_ticks`: ticks of this length between heartbeats. `applied`: the end of the checkpoint.
+    pub(crate) fn library(
+        &self,
+        heartbeat_ticks: usize,
+        tick: Duration,
+        applied: u64,
+    ) -> raft::Config {
+        raft::Config {
+            id: u64::from(self.node.number()),
+            election_tick: self.election.as_nanos().div_ceil(tick.as_nanos()) as usize,
+            heartbeat_tick: heartbeat_ticks,
+            applied,
+            max_size_per_msg: self.append_bytes_max,
+            max_inflight_msgs: self.appends_max,
+            check_quorum: true,
+            pre_vote: true,
+            batch_append: true,
+            max_uncommitted_size: self.uncommitted_bytes_max,
+            max_committed_size_per_ready: self.committed_bytes_max,
+            ..raft::Config::default()
         }
     }
 

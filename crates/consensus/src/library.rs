@@ -124,20 +124,7 @@ impl<L: EntryLog> Consensus<L> {
             });
         }
         let tick = config.heartbeat / HEARTBEAT_TICKS as u32;
-        let election = config.election.as_nanos().div_ceil(tick.as_nanos()) as usize;
-        let library = raft::Config {
-            id: u64::from(config.node.number()),
-            election_tick: election,
-            heartbeat_tick: HEARTBEAT_TICKS,
-            applied: index,
-            max_size_per_msg: config.append_bytes_max,
-            max_inflight_msgs: config.appends_max,
-            check_quorum: true,
-            pre_vote: true,
-            batch_append: true,
-            max_uncommitted_size: config.uncommitted_bytes_max,
-            ..raft::Config::default()
-        };
+        let library = config.library(HEARTBEAT_TICKS, tick, index);
         let membership = checkpoint.members.clone();
         let durable_term = vote.term;
         let store = LibraryStorage::new(log, checkpoint, vote);

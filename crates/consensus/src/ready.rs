@@ -28,6 +28,14 @@ pub struct Ready {
     pub checkpoint_due: bool,
 }
 
+impl Ready {
+    /// Length of the payloads of the committed entries.
+    pub fn committed_bytes(&self) -> u64 {
+        let payloads = self.committed.iter().map(|it| &it.entry.payload);
+        payloads.map(|it| it.length() as u64).sum()
+    }
+}
+
 /// What to make durable, in the order of the tickets.
 #[derive(Clone, Debug)]
 pub struct Persist {

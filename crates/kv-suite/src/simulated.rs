@@ -104,6 +104,8 @@ impl SimulatedSystem for KvWorld {
         let checkpoint_bytes = 200 << rng.fork("checkpoints").below(12);
         // Mostly one: some bugs are of commands that gather.
         let log_blocks = [1, 1, 2, 4][rng.fork("log blocks").index(4)];
+        // From a few entries in a turn to as many as there are.
+        let turn_bytes_max = 200 << rng.fork("turns").below(12);
         let mut incarnations = rng.fork("incarnations");
         Box::new(move |id: NodeId, data: &DataFolder| {
             let seed = rng.fork(&id.to_string()).word();
@@ -132,6 +134,7 @@ impl SimulatedSystem for KvWorld {
             options.election = election;
             options.checkpoint_bytes = checkpoint_bytes;
             options.log_blocks = log_blocks;
+            options.turn_bytes_max = turn_bytes_max;
             let (replica, report) =
                 Replica::boot(data, options).map_err(|error| error.to_string())?;
             let machine = Actor::Replica(Box::new(replica));

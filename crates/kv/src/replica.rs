@@ -77,6 +77,8 @@ pub struct Replica {
     applied: (u64, u64),
     /// Time of the last applied or proposed entry.
     stamped: Time,
+    /// Did the last turn end with committed entries left?
+    has_more: bool,
     members: Members,
     addresses: Addresses,
     schedule: CheckpointSchedule,
@@ -223,7 +225,7 @@ impl Replica {
     }
 
     /// Proposes or forwards what gathered, asks for the index of gathered reads, and carries out what consensus has ready,
-    /// until there is nothing more to do.
+    /// until there is nothing more to do, or enough has been applied for one turn.
     fn proceed(&mut self, out: &mut Vec<Output<Outcome>>) -> Result<(), ConsensusStopped> {
         if self.core.wake_at().is_some_and(|due| due <= self.now) {
             self.core.tick(self.now)?;
@@ -236,8 +238,15 @@ impl Replica {
     }
 
     fn carry_out_ready(&mut self, out: &mut Vec<Output<Outcome>>) -> Result<(), ConsensusStopped> {
+        let mut left = self.options.turn_bytes_max.max(1);
+        self.has_more = false;
         while let Some(ready) = self.core.ready()? {
+            left = left.saturating_sub(ready.committed_bytes());
             self.carry_out(ready, out)?;
+            if left == 0 {
+                self.has_more = true;
+                break;
+            }
         }
         if self.applies_early() {
             self.apply_early(out);
@@ -727,11 +736,12 @@ impl Machine for Replica {
         if self.phase != ReplicaPhase::Running {
             return None;
         }
+        let more = self.has_more.then_some(self.now);
         let commands = self.has_commands_to_send().then_some(self.not_before);
         let held = self.planted.held.front().map(|held| held.0);
         let checkpoint = self.checkpoint_wake_at();
         let core = self.core.wake_at();
-        [core, commands, self.reads.wake_at(), held, checkpoint]
+        [more, core, commands, self.reads.wake_at(), held, checkpoint]
             .into_iter()
             .flatten()
             .min()

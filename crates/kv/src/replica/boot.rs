@@ -20,6 +20,7 @@ use crate::state::{StateSnapshot, StoreState};
 use seatrial_blocks::Recovery;
 use seatrial_consensus::{
     CachedLog, Config, Consensus, EntryLog, LogEntry, Members, Payload, SnapshotMark, StartPoint,
+    Vote,
 };
 use seatrial_kv_protocol::PAST_STATES_MAX;
 use seatrial_machine::{DataFolder, LogName, NodeId, Time};
@@ -68,6 +69,10 @@ pub struct ReplicaOptions {
     /// Number of states that stay readable at their index: those at the newest checkpoints. Each costs the memory of what was
     /// overwritten since. At most [`PAST_STATES_MAX`](seatrial_kv_protocol::PAST_STATES_MAX).
     pub past_states: usize,
+    /// Bytes of committed entries that a turn applies (one entry may exceed it). What is left is applied in the next turns, which
+    /// follow at once: a node that starts with gigabytes of entries sends its heartbeats meanwhile, and holds an entry no longer
+    /// than until it is applied.
+    pub turn_bytes_max: u64,
 }
 
 impl ReplicaOptions {
@@ -90,6 +95,7 @@ impl ReplicaOptions {
             keeps_log: true,
             log_blocks: 1,
             past_states: 0,
+            turn_bytes_max: 2 << 20,
         }
     }
 }
@@ -118,6 +124,7 @@ impl ReplicaOptions {
         config.campaign_after = rejoined;
         config.heartbeat = self.heartbeat;
         config.election = self.election;
+        config.committed_bytes_max = self.turn_bytes_max / 4;
         config
     }
 }
@@ -164,8 +171,7 @@ impl Replica {
         } = found;
         let (mark, mut state) = (loaded.mark, loaded.state);
         plant(&mut state, options.bug, loaded.whole.as_ref());
-        let mut entries = empty_log(&mark);
-        entries.append(&journal.entries);
+        let entries = recovered_log(&mark, &journal.entries);
         let start = journal.start().max(file.start) + 1;
         let (recovery, vote) = (journal.recovery, journal.vote());
         let report = BootReport {
@@ -176,15 +182,15 @@ impl Replica {
             recovery,
             start,
         };
-        let checkpoint = mark.clone();
         let config = options.consensus(start, file.rejoined);
-        let core = Consensus::new(config, StartPoint { checkpoint, vote }, entries)?;
+        let core = Consensus::new(config, start_point(&mark, vote), entries)?;
         let position = (recovery.next_sequence, recovery.end);
         let base = found_base(loaded.chain.as_ref(), loaded.whole, loaded.schedule.whole());
         let stored = StoredCheckpoints::new(loaded.chain, checkpoints.leftover);
         let replica = Replica {
             journal: JournalWriter::new(file.owner, start, vote, position, journal.blocks),
             stamped: state.sessions().clock(),
+            has_more: false,
             state,
             schedule: loaded.schedule,
             addresses: loaded.addresses,
@@ -245,6 +251,19 @@ fn plant(state: &mut StoreState, bug: Option<Bug>, whole: Option<&StateSnapshot>
 fn is_alone(node: NodeId, members: &Members, entries: &[LogEntry]) -> bool {
     let changes = |entry: &LogEntry| matches!(entry.payload, Payload::Membership(_));
     *members == Members::of_voters([node]) && !entries.iter().any(changes)
+}
+
+/// Where consensus starts: after this checkpoint.
+fn start_point(checkpoint: &SnapshotMark, vote: Vote) -> StartPoint {
+    let checkpoint = checkpoint.clone();
+    StartPoint { checkpoint, vote }
+}
+
+/// The log of a node whose journal has these entries after a checkpoint.
+fn recovered_log(mark: &SnapshotMark, entries: &[LogEntry]) -> CachedLog {
+    let mut log = empty_log(mark);
+    log.append(entries);
+    log
 }
 
 /// The log of a node whose journal has nothing after a checkpoint.

@@ -11,6 +11,8 @@ mod elections;
 #[cfg(test)]
 mod file;
 #[cfg(test)]
+mod long_replay;
+#[cfg(test)]
 mod lost_journal;
 #[cfg(test)]
 mod no_log;

@@ -134,6 +134,8 @@ fn boot(
         // Checkpoints after a few transactions, or hardly ever.
         options.checkpoint_bytes = 200 << (seed % 7);
         options.checkpoint_share = [50, 30, 100][(seed / 7 % 3) as usize];
+        // From a few entries in a turn to as many as there are.
+        options.turn_bytes_max = 200 << (seed % 11);
         damage.before_start(id, data);
         let booted = Replica::boot(data, options).map_err(|error| error.to_string())?;
         let machine = StoreMachine::Replica(Box::new(booted.0));
