@@ -161,6 +161,7 @@ fn etcd_works_on_the_majority_side_of_a_cut_only() {
             arguments.extend(urls);
             arguments.extend(peers);
             arguments.extend(["--initial-cluster", members]);
+            arguments.extend(["--heartbeat-interval=50", "--election-timeout=500"]);
             cluster.start("etcd", &arguments);
         }
         let endpoint = |node: u32| format!("--endpoints=http://10.0.0.{node}:2379");
@@ -216,6 +217,8 @@ fn redis_sentinel_fails_over_when_the_primary_is_cut_off() {
             "1",
             "--repl-ping-replica-period",
             "1",
+            "--repl-diskless-sync-delay",
+            "0",
         ];
         for node in 1..=3 {
             let mut arguments = [&common[..], &lag[..]].concat();
@@ -233,6 +236,14 @@ fn redis_sentinel_fails_over_when_the_primary_is_cut_off() {
                         sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n";
             fs::write(&file, text).unwrap();
             cluster.start("redis-server", &[&file.display().to_string(), "--sentinel"]);
+        }
+        // They look for each other every two seconds otherwise, and wait for four of those before they demote a primary; Redis
+        // before 7 cannot be asked for more.
+        let periods = ["publish-period", "200", "info-period", "200"];
+        let often = [&["-p", "26379", "sentinel", "debug"][..], &periods].concat();
+        for node in 4..=6 {
+            cluster.wait_for(node, "redis-cli", &["-p", "26379", "ping"], "PONG");
+            let _ = cluster.ask(node, "redis-cli", &often);
         }
         let sentinel = ["-p", "26379", "sentinel", "master", "main"];
         cluster.wait_for(4, "redis-cli", &sentinel, "num-other-sentinels\n2\n");
@@ -273,6 +284,8 @@ fn redis_cluster_promotes_a_replica_of_the_master_that_is_cut_off() {
             "",
             "--cluster-enabled",
             "yes",
+            "--repl-diskless-sync-delay",
+            "0",
         ];
         for _ in 1..=6 {
             cluster.start(
