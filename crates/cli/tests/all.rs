@@ -6,6 +6,8 @@
 mod archive;
 #[path = "all/archive_socket.rs"]
 mod archive_socket;
+#[path = "all/bundled_workloads.rs"]
+mod bundled_workloads;
 #[path = "all/causes.rs"]
 mod causes;
 #[path = "all/damage.rs"]
@@ -46,8 +48,6 @@ mod stream;
 mod truncated;
 #[path = "all/windows.rs"]
 mod windows;
-#[path = "all/workloads.rs"]
-mod workloads;
 
 use scratch::Scratch;
 use std::fs;

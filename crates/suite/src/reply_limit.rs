@@ -35,7 +35,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_request_has_the_whole_limit() {
-        let limit = Duration::from_millis(1_500);
+        let limit = Duration::from_millis(750);
         let mut held = ReplyLimit::new(limit);
         for _ in 0..2 {
             let done = held.hold(async {
