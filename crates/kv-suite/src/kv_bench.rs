@@ -22,7 +22,7 @@ use seatrial_suite::{
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use store_processes::{NodeProgram, StoreProcesses};
+use store_processes::{NodeProgram, RedisLog, StoreProcesses};
 
 const fn option(
     name: &'static str,
@@ -172,9 +172,7 @@ enum PlannedStore {
         /// A shared library to preload, for its allocator.
         preload: Option<PathBuf>,
     },
-    Redis {
-        is_durable: bool,
-    },
+    Redis(RedisLog),
     Etcd {
         nodes: usize,
     },
@@ -314,8 +312,8 @@ impl BenchSetup<'_> {
                 );
                 (processes, target)
             }
-            PlannedStore::Redis { is_durable } => {
-                let processes = StoreProcesses::redis(*is_durable, folder)?;
+            PlannedStore::Redis(log) => {
+                let processes = StoreProcesses::redis(*log, folder)?;
                 let target = LoadTarget::Redis(processes.addresses()[0]);
                 (processes, target)
             }

@@ -2,7 +2,7 @@
 
 use super::closed_loop::{LoadEvent, LoadOptions, fill};
 use super::load_target::LoadTarget;
-use super::store_processes::StoreProcesses;
+use super::store_processes::{RedisLog, StoreProcesses};
 use super::{BenchSetup, PlannedRun, PlannedStore, file_benchmark, map_benchmark};
 use crate::credentials::Credentials;
 use seatrial_suite::{SuiteError, ToolExit, ToolSetup};
@@ -289,23 +289,23 @@ fn beside_others(load: &LoadOptions, tool: &ToolSetup<'_>) -> Vec<PlannedRun> {
             load: load.clone(),
             events: Vec::new(),
         };
-        runs.push(on_kv(
-            format!("kv 1 node {clients} clients"),
-            1,
-            &[],
-            load.clone(),
-        ));
-        runs.push(other(
-            "redis always",
-            PlannedStore::Redis { is_durable: true },
-        ));
+        let kv = |name: &str, nodes, options: &[&str]| {
+            on_kv(
+                format!("{name} {clients} clients"),
+                nodes,
+                options,
+                load.clone(),
+            )
+        };
+        // Both with what keeps their logs short, then both without.
+        runs.push(kv("kv 1 node", 1, &[]));
+        let rewritten = PlannedStore::Redis(RedisLog::Rewritten);
+        runs.push(other("redis always, rewritten", rewritten));
+        let never = ["--checkpoint-mode", "none"];
+        runs.push(kv("kv 1 node, no checkpoints", 1, &never));
+        runs.push(other("redis always", PlannedStore::Redis(RedisLog::Synced)));
         runs.push(other("etcd 1 node", PlannedStore::Etcd { nodes: 1 }));
-        runs.push(on_kv(
-            format!("kv 3 nodes {clients} clients"),
-            3,
-            &[],
-            load.clone(),
-        ));
+        runs.push(kv("kv 3 nodes", 3, &[]));
         runs.push(other("etcd 3 nodes", PlannedStore::Etcd { nodes: 3 }));
         let large = LoadOptions {
             keys: STATES[1].0,
@@ -323,7 +323,7 @@ fn without_logs(load: &LoadOptions, size: &str) -> [PlannedRun; 2] {
     let options = ["--log", "none", "--checkpoint-mode", "none"];
     let redis = PlannedRun {
         label: name("redis"),
-        store: PlannedStore::Redis { is_durable: false },
+        store: PlannedStore::Redis(RedisLog::None),
         load: load.clone(),
         events: Vec::new(),
     };

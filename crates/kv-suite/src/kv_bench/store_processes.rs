@@ -40,6 +40,17 @@ pub(crate) struct StoreProcesses {
 /// Time within which a store must listen.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// What Redis does with its log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RedisLog {
+    /// There is none.
+    None,
+    /// It is synced before a reply, and only grows.
+    Synced,
+    /// It is synced before a reply, and rewritten when it has doubled, as by default: what checkpoints are here.
+    Rewritten,
+}
+
 impl StoreProcesses {
     /// Starts nodes of this store.
     pub(crate) fn kv(
@@ -80,15 +91,19 @@ impl StoreProcesses {
         StoreProcesses::start(commands, addresses, folder)
     }
 
-    /// Starts a Redis without snapshots; with `is_durable` it syncs its log before it replies.
-    pub(crate) fn redis(is_durable: bool, folder: &Path) -> Result<StoreProcesses, SuiteError> {
+    /// Starts a Redis without snapshots.
+    pub(crate) fn redis(log: RedisLog, folder: &Path) -> Result<StoreProcesses, SuiteError> {
         let addresses = free_addresses(1)?;
         let port = addresses[0].port();
-        let appends = if is_durable { "yes" } else { "no" };
+        let (appends, rewrite) = match log {
+            RedisLog::None => ("no", 0),
+            RedisLog::Synced => ("yes", 0),
+            RedisLog::Rewritten => ("yes", 100),
+        };
         let folder_name = folder.display();
         let text = format!(
             "redis-server --bind 127.0.0.1 --port {port} --dir {folder_name} --save  --appendonly {appends} \
-             --appendfsync always --auto-aof-rewrite-percentage 0"
+             --appendfsync always --auto-aof-rewrite-percentage {rewrite}"
         );
         let command = text.split(' ').map(ToOwned::to_owned).collect();
         StoreProcesses::start(vec![command], addresses, folder)
