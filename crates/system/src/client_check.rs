@@ -95,6 +95,8 @@ struct Talk {
     buffer: Vec<u8>,
     lines: VecDeque<Vec<u8>>,
     is_ended: bool,
+    /// Has it printed lines that are no message?
+    is_noisy: bool,
     next_id: u64,
     found: ClientFindings,
     /// By function: completions that were ok, fail and info.
@@ -121,6 +123,7 @@ impl Talk {
             buffer: Vec::new(),
             lines: VecDeque::new(),
             is_ended: false,
+            is_noisy: false,
             next_id: 0,
             found: ClientFindings::default(),
             outcomes: BTreeMap::new(),
@@ -158,16 +161,16 @@ impl Talk {
         }
     }
 
-    /// The next message; `what` says what it should be. A program that prints something else first is not waited for as long: it
-    /// hardly has more to say.
-    async fn hear(&mut self, what: &str, mut limit: Duration) -> Result<Reply, Stuck> {
+    /// The next message; `what` says what it should be. A program that has printed something else is not waited for as long: it
+    /// may have meant that.
+    async fn hear(&mut self, what: &str, limit: Duration) -> Result<Reply, Stuck> {
         loop {
             if let Some(line) = self.lines.pop_front() {
                 match message::read(&line) {
                     Ok(reply) => return Ok(reply),
                     Err(error) => {
                         self.finding(format!("{what}: {error}"));
-                        limit = limit.min(ANSWER_LIMIT_AFTER_NOISE);
+                        self.is_noisy = true;
                         if self.found.findings.len() >= FINDINGS_MAX {
                             return Err(Stuck);
                         }
@@ -178,6 +181,11 @@ impl Talk {
             if self.is_ended {
                 return self.ended(&format!("before {what}")).await;
             }
+            let limit = if self.is_noisy {
+                limit.min(ANSWER_LIMIT_AFTER_NOISE)
+            } else {
+                limit
+            };
             let mut piece = vec![0; 64 * 1024];
             match timeout(limit, self.output.read(&mut piece)).await {
                 Ok(Ok(0) | Err(_)) => self.is_ended = true,
