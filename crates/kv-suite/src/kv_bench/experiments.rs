@@ -300,9 +300,9 @@ fn beside_others(load: &LoadOptions, tool: &ToolSetup<'_>) -> Vec<PlannedRun> {
         // Both with what keeps their logs short, then both without.
         runs.push(kv("kv 1 node", 1, &[]));
         let rewritten = PlannedStore::Redis(RedisLog::Rewritten);
-        runs.push(other("redis always, rewritten", rewritten));
+        runs.push(other("redis always with rewriting", rewritten));
         let never = ["--checkpoint-mode", "none"];
-        runs.push(kv("kv 1 node, no checkpoints", 1, &never));
+        runs.push(kv("kv 1 node without checkpoints", 1, &never));
         runs.push(other("redis always", PlannedStore::Redis(RedisLog::Synced)));
         runs.push(other("etcd 1 node", PlannedStore::Etcd { nodes: 1 }));
         runs.push(kv("kv 3 nodes", 3, &[]));
