@@ -80,8 +80,13 @@ pub struct UpstairsOptions {
     pub repair_piece: u32,
     /// Bytes a second that a repair may copy, …
     pub repair_rate: u64,
-    /// … and while guests use the volume.
+    /// … while guests use the volume, …
     pub repair_rate_busy: u64,
+    /// … and while guests use it, of the first `repair_first` bytes of a repair: what a replica missed in a restart is copied
+    /// within a second.
+    pub repair_rate_first: u64,
+    /// Bytes of a repair that are copied at that rate.
+    pub repair_first: u64,
     /// Bytes a second that each sweep over all blocks may read or write.
     pub sweep_rate: u64,
     /// Bytes that a sweep handles at once, at most [`READ_LENGTH_MAX`](crate::READ_LENGTH_MAX).
@@ -93,6 +98,17 @@ pub struct UpstairsOptions {
 }
 
 impl UpstairsOptions {
+    /// Bytes a second that a repair may copy which has copied this many.
+    fn rate_of_repair(&self, is_busy: bool, copied: u64) -> u64 {
+        if !is_busy {
+            self.repair_rate
+        } else if copied < self.repair_first {
+            self.repair_rate_first
+        } else {
+            self.repair_rate_busy
+        }
+    }
+
     /// The usual options: a quorum of more than half.
     pub fn new(
         geometry: Geometry,
@@ -118,6 +134,8 @@ impl UpstairsOptions {
             repair_piece: 256 << 10,
             repair_rate: 200 << 20,
             repair_rate_busy: 48 << 20,
+            repair_rate_first: 96 << 20,
+            repair_first: 128 << 20,
             sweep_rate: 100 << 20,
             sweep_piece: 256 << 10,
             parent: None,
@@ -576,5 +594,31 @@ impl Machine for Upstairs {
 
     fn describe(&self, now: Time, sheet: &mut StatusSheet) {
         self.describe_all(now, sheet);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::VolumeId;
+
+    #[test]
+    fn a_repair_has_its_rate() {
+        let geometry = Geometry {
+            volume: VolumeId(1),
+            block_length: 4_096,
+            blocks: 64,
+        };
+        let keys = KeyRing::new(geometry.volume, &[7; crate::KEY_LENGTH]);
+        let options = UpstairsOptions::new(geometry, keys, vec![NodeId::server(1)], 1);
+        let first = options.repair_first;
+        let rate = |is_busy, copied| options.rate_of_repair(is_busy, copied);
+        assert_eq!(rate(true, 0), options.repair_rate_first);
+        assert_eq!(rate(true, first - 1), options.repair_rate_first);
+        assert_eq!(rate(true, first), options.repair_rate_busy);
+        assert_eq!(rate(false, 0), options.repair_rate);
+        assert_eq!(rate(false, first), options.repair_rate);
+        assert!(options.repair_rate_busy < options.repair_rate_first);
+        assert!(options.repair_rate_first < options.repair_rate);
     }
 }

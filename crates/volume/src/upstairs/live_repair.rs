@@ -67,6 +67,8 @@ pub(crate) struct Repair {
     begins_after: u64,
     /// The last message of the target's stream with a copy.
     last_number: u64,
+    /// Bytes that were copied or are being copied.
+    copied: u64,
     /// Bytes that may be copied at once, and when they were counted.
     budget: i64,
     budget_at: Time,
@@ -139,6 +141,7 @@ impl Upstairs {
             is_sent: false,
             begins_after: 0,
             last_number: 0,
+            copied: 0,
             budget: 0,
             budget_at: Time::ZERO,
         };
@@ -236,14 +239,10 @@ impl Upstairs {
     /// Copies further pieces, compares further chunks, and ends what is done.
     pub(super) fn step_repair(&mut self, now: Time, target: usize, out: &mut Outputs) {
         let options = &self.options;
-        let rate = if self.is_busy {
-            options.repair_rate_busy
-        } else {
-            options.repair_rate
-        };
         let Some(repair) = self.repairs.get_mut(&target) else {
             return;
         };
+        let rate = options.rate_of_repair(self.is_busy, repair.copied);
         if !self.mirrors[target].has_applied(repair.begins_after) {
             return;
         }
@@ -269,7 +268,9 @@ impl Upstairs {
             }
             if is_free && repair.budget > 0 {
                 let piece = batch.next_piece(blocks_max);
-                repair.budget -= block_count(&piece) as i64 * i64::from(block_length);
+                let bytes = block_count(&piece) * u64::from(block_length);
+                repair.budget -= bytes as i64;
+                repair.copied += bytes;
                 batch.step = BatchStep::Reading(piece.clone());
                 batch.bad.clear();
                 pieces.push((*number, piece));
