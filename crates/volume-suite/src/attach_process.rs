@@ -296,3 +296,89 @@ fn forget_unneeded(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume_file::{FILE_NAME, KEY_NAME};
+    use crate::volume_tools::make_volume;
+    use seatrial_volume::{BlockKey, SweepStatus, VolumeId};
+    use std::path::Path;
+
+    /// A clone whose last block has been copied, in a new folder.
+    fn filled_clone(folder: &Path) -> (VolumeFile, VolumeStatus) {
+        let file = VolumeFile {
+            folder: folder.to_owned(),
+            geometry: Geometry {
+                volume: VolumeId(0x1234),
+                block_length: 4_096,
+                blocks: 64,
+            },
+            replicas: vec!["127.0.0.1:7501".parse().unwrap()],
+            quorum: 1,
+            needs_tls: false,
+            key_check: None,
+            parent: Some((NbdAddress::Unix("/parent/nbd".into()), "volume@s".into())),
+        };
+        make_volume(&file).unwrap();
+        let fill = SweepStatus {
+            kind: SweepKind::Fill,
+            looked: 64,
+            blocks: 64,
+            changed: 64,
+            failed: 0,
+            is_done: true,
+            needed_by: Vec::new(),
+            reason: String::new(),
+        };
+        let status = VolumeStatus {
+            sweeps: vec![fill],
+            ..VolumeStatus::default()
+        };
+        (VolumeFile::read(folder).unwrap(), status)
+    }
+
+    fn forget(status: &VolumeStatus, file: &VolumeFile) -> Result<(), String> {
+        forget_unneeded(status, file, |_| {}).map_err(|error| error.to_string())
+    }
+
+    /// What CI met: the status is of before `rotate`, the parent is removed after it.
+    #[test]
+    fn a_parent_is_removed_beside_a_new_key() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (file, status) = filled_clone(scratch.path());
+        let mut rotated = LockedVolume::open(scratch.path()).unwrap();
+        let mut keys = rotated.file.keys().unwrap();
+        keys.insert(1, BlockKey([1; seatrial_volume::KEY_LENGTH]));
+        rotated.file.key_check = Some("of the new key".to_owned());
+        // Nothing is changed as long as the command has the lock.
+        assert_eq!(forget(&status, &file), Ok(()));
+        assert_eq!(VolumeFile::read(scratch.path()).unwrap(), file);
+        rotated.write_keys(&keys).unwrap();
+        rotated.write().unwrap();
+        drop(rotated);
+        assert_eq!(forget(&status, &file), Ok(()));
+        let now = VolumeFile::read(scratch.path()).unwrap();
+        assert_eq!(
+            (now.parent, now.key_check.as_deref()),
+            (None, Some("of the new key"))
+        );
+        let text = std::fs::read_to_string(scratch.path().join(KEY_NAME)).unwrap();
+        assert_eq!(text.lines().count(), 2, "both keys are needed");
+    }
+
+    #[test]
+    fn an_error_is_the_same_until_it_is_gone() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (file, status) = filled_clone(scratch.path());
+        let obstacle = scratch.path().join(format!("{FILE_NAME}.partial"));
+        std::fs::create_dir(&obstacle).unwrap();
+        let error = forget(&status, &file).unwrap_err();
+        assert!(error.contains(FILE_NAME), "{error}");
+        assert_eq!(forget(&status, &file).unwrap_err(), error);
+        assert!(VolumeFile::read(scratch.path()).unwrap().parent.is_some());
+        std::fs::remove_dir(&obstacle).unwrap();
+        assert_eq!(forget(&status, &file), Ok(()));
+        assert!(VolumeFile::read(scratch.path()).unwrap().parent.is_none());
+    }
+}
