@@ -26,8 +26,7 @@ pub(crate) struct LockedVolume {
 impl LockedVolume {
     /// Waits for the lock and reads the file of the volume.
     pub(crate) fn open(folder: &Path) -> Result<LockedVolume, SuiteError> {
-        let lock = open_folder(folder).and_then(|it| it.lock().map(|()| it));
-        let lock = lock.map_err(|error| format!("{}: {error}", folder.display()))?;
+        let lock = lock_folder(folder)?;
         let file = VolumeFile::read(folder)?;
         Ok(LockedVolume { file, _lock: lock })
     }
@@ -48,8 +47,7 @@ impl LockedVolume {
     /// Locks the folder of a volume that has no files yet. Fails if it has.
     pub(crate) fn create(file: VolumeFile) -> Result<LockedVolume, SuiteError> {
         let folder = &file.folder;
-        let lock = open_folder(folder).and_then(|it| it.lock().map(|()| it));
-        let lock = lock.map_err(|error| format!("{}: {error}", folder.display()))?;
+        let lock = lock_folder(folder)?;
         if folder.join(FILE_NAME).exists() {
             return Err(format!("{}: there is a volume already", folder.display()).into());
         }
@@ -83,6 +81,12 @@ impl LockedVolume {
         });
         Ok(written.map_err(|error| format!("{}: {error}", path.display()))?)
     }
+}
+
+/// Waits for the lock of a folder.
+fn lock_folder(folder: &Path) -> Result<File, SuiteError> {
+    let locked = open_folder(folder).and_then(|it| it.lock().map(|()| it));
+    Ok(locked.map_err(|error| format!("{}: {error}", folder.display()))?)
 }
 
 /// The folder as a file, which can be locked.
