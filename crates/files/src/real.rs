@@ -1,5 +1,6 @@
 //! The operating system's files as [`Storage`].
 
+use crate::direct_file::DirectFile;
 use crate::map;
 use seatrial_machine::{Disk, Mapped, Medium, Storage};
 use std::any::Any;
@@ -74,8 +75,14 @@ impl Storage for Files {
     }
 
     fn open_write(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
-        Ok(Arc::new(RealFile::new(regular(file)?, false)))
+        Ok(Arc::new(RealFile::open(path)?))
+    }
+
+    fn open_direct(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
+        let mut file = RealFile::open(path)?;
+        // The file may be new.
+        *file.needs_fsync.get_mut() = true;
+        DirectFile::open(path, file)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -174,7 +181,7 @@ impl Drop for LockedFile {
 
 /// One open file of the operating system.
 #[derive(Debug)]
-struct RealFile {
+pub(crate) struct RealFile {
     file: File,
     /// Does the next sync have to write all metadata (fsync, not fdatasync)?
     ///
@@ -188,6 +195,12 @@ struct RealFile {
 }
 
 impl RealFile {
+    /// Opens a file for reading and writing.
+    pub(crate) fn open(path: &Path) -> io::Result<RealFile> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(RealFile::new(regular(file)?, false))
+    }
+
     fn new(file: File, needs_fsync: bool) -> RealFile {
         RealFile {
             file,

@@ -48,6 +48,11 @@ impl DataFolder {
         LogView::open(&*self.storage, &self.path, name)
     }
 
+    /// A log that is written directly, to read it once ([`LogView::open_direct`]); empty if it does not exist.
+    pub fn direct_log(&self, name: LogName) -> io::Result<LogView> {
+        LogView::open_direct(&*self.storage, &self.path, name)
+    }
+
     /// Names of all files, sorted, including files that were being written at a crash: a name implies a complete file only if
     /// [`FileTask::Publish`](crate::FileTask::Publish) alone gives such names.
     pub fn files(&self) -> io::Result<Vec<FileName>> {

@@ -1,5 +1,6 @@
 //! Logs of a machine: append-only byte sequences in segment files, read by position, truncated at the head.
 
+use crate::storage::DIRECT_UNIT;
 use crate::{DataFolder, Disk, Medium, Storage};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -94,6 +95,10 @@ pub struct OpenLog {
     /// may have zeros and old bytes after its end, so the log's blocks must have increasing numbers by which recovery
     /// distinguishes them (those of `seatrial_blocks` do).
     pub spares_max: usize,
+    /// Are appends written past the system's page cache? For a log whose appends are synced one by one and hardly ever read: no
+    /// copy into pages, and none to write back. Only appends of a multiple of [`DIRECT_UNIT`] bytes are; they also never write a
+    /// sector again that has durable bytes.
+    pub is_direct: bool,
 }
 
 /// Default length of a segment, in bytes.
@@ -107,6 +112,7 @@ impl OpenLog {
             end,
             segment_length: SEGMENT_LENGTH,
             spares_max: 0,
+            is_direct: false,
         }
     }
 }
@@ -143,13 +149,28 @@ impl LogView {
     /// Opens the segments of a log in a folder; a log without files is empty. Overlapping segments are an error. A missing
     /// segment is detected by the read that needs it.
     pub fn open(storage: &dyn Storage, folder: &Path, name: LogName) -> io::Result<LogView> {
+        LogView::open_with(storage, folder, name, |path| storage.open(path))
+    }
+
+    /// Opens a log that is written directly ([`OpenLog::is_direct`]) to read it once: long reads go past the system's page cache,
+    /// which does not have it.
+    pub fn open_direct(storage: &dyn Storage, folder: &Path, name: LogName) -> io::Result<LogView> {
+        LogView::open_with(storage, folder, name, |path| storage.open_direct(path))
+    }
+
+    fn open_with(
+        storage: &dyn Storage,
+        folder: &Path,
+        name: LogName,
+        open: impl Fn(&Path) -> io::Result<Arc<dyn Medium>>,
+    ) -> io::Result<LogView> {
         let files = storage.list(folder)?;
         let mut starts: Vec<u64> = files.iter().filter_map(|it| name.start_of(it)).collect();
         starts.sort_unstable();
         let mut segments: Vec<LogSegment> = Vec::with_capacity(starts.len());
         for start in starts {
             let path = name.segment(folder, start);
-            let medium = match storage.open(&path) {
+            let medium = match open(&path) {
                 Ok(medium) => medium,
                 // The head was truncated meanwhile.
                 Err(error) if error.kind() == ErrorKind::NotFound && segments.is_empty() => {
@@ -332,6 +353,7 @@ pub struct LogWriter {
     /// Numbers of the spare files; at most `spares_max`.
     spares: Vec<usize>,
     spares_max: usize,
+    is_direct: bool,
     is_synced: bool,
     has_failed: bool,
 }
@@ -383,6 +405,11 @@ impl LogWriter {
             files.iter().any(|file| path.ends_with(file))
         };
         let spares: Vec<usize> = (0..log.spares_max).filter(is_spare).collect();
+        let medium = if log.is_direct {
+            storage.open_direct(&path)?
+        } else {
+            medium
+        };
         Ok(LogWriter {
             storage: Arc::clone(storage),
             folder: folder.to_owned(),
@@ -394,6 +421,7 @@ impl LogWriter {
             file_length: length,
             spares,
             spares_max: log.spares_max,
+            is_direct: log.is_direct,
             is_synced: true,
             has_failed: false,
         })
@@ -451,9 +479,12 @@ impl LogWriter {
         let ahead = (self.segment_length / 4).min(AHEAD_MAX);
         let end = (self.length + ahead).min(self.segment_length);
         if self.spares_max > 0 && appended <= ahead / 4 && end > self.length {
-            let zeros = vec![0; (end - self.length) as usize];
-            self.medium.write_at(self.length, &zeros)?;
-            self.file_length = end;
+            let mut zeros = (end - self.length) as usize;
+            if self.is_direct {
+                zeros = zeros.next_multiple_of(DIRECT_UNIT);
+            }
+            self.medium.write_at(self.length, &vec![0; zeros])?;
+            self.file_length = self.length + zeros as u64;
         }
         Ok(())
     }
@@ -467,13 +498,18 @@ impl LogWriter {
         }
         let start = self.end();
         let path = self.name.segment(&self.folder, start);
-        self.medium = match self.spares.pop() {
+        let created = match self.spares.pop() {
             Some(spare) => {
                 let spare = self.name.spare(&self.folder, spare);
                 self.storage.rename(&spare, &path)?;
-                self.storage.open_write(&path)?
+                None
             }
-            None => self.storage.create(&path)?,
+            None => Some(self.storage.create(&path)?),
+        };
+        self.medium = match created {
+            _ if self.is_direct => self.storage.open_direct(&path)?,
+            Some(created) => created,
+            None => self.storage.open_write(&path)?,
         };
         self.storage.sync_folder(&self.folder)?;
         self.starts.push_back(start);

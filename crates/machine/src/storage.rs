@@ -7,6 +7,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Offsets and lengths of direct writes are multiples of this many bytes: a sector, the unit in which a disk tears a write.
+pub const DIRECT_UNIT: usize = 512;
+
 /// Files and folders, narrow enough for a simulated disk to stand in for the real ones. Everything that a crash-safe
 /// program relies on is a call of its own, so that a missing one can be found:
 ///
@@ -27,6 +30,12 @@ pub trait Storage: Debug + Send + Sync {
 
     /// Opens a file for reading and writing.
     fn open_write(&self, path: &Path) -> io::Result<Arc<dyn Medium>>;
+
+    /// Opens a file as [`Storage::open_write`] does, to write and read it past the system's caches where it can do that: writes
+    /// whose offset and length are multiples of [`DIRECT_UNIT`], and long reads. All others go through the caches.
+    fn open_direct(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
+        self.open_write(path)
+    }
 
     /// Renames a file; an existing file of the new name is replaced.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;

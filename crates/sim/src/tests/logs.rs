@@ -14,18 +14,18 @@ use std::sync::Arc;
 const NAME: LogName = LogName::new("journal");
 const TOP: &str = "";
 
+/// A log with segments of 32 bytes, without spares.
+const SMALL: OpenLog = OpenLog {
+    segment_length: 32,
+    ..OpenLog::new(NAME, 0)
+};
+
 fn open(storage: &Arc<dyn Storage>, end: u64) -> io::Result<LogWriter> {
-    open_with(storage, end, 0)
+    open_with(storage, end, SMALL)
 }
 
-fn open_with(storage: &Arc<dyn Storage>, end: u64, spares_max: usize) -> io::Result<LogWriter> {
-    let log = OpenLog {
-        name: NAME,
-        end,
-        segment_length: 32,
-        spares_max,
-    };
-    LogWriter::open(storage, Path::new(TOP), log)
+fn open_with(storage: &Arc<dyn Storage>, end: u64, log: OpenLog) -> io::Result<LogWriter> {
+    LogWriter::open(storage, Path::new(TOP), OpenLog { end, ..log })
 }
 
 fn found(storage: &dyn Storage) -> LogView {
@@ -160,10 +160,10 @@ enum Requirement {
 }
 
 /// A life of a log; `steps` appends.
-fn live(recorder: &DiskRecorder<Requirement>, seed: u64, steps: u64, spares_max: usize) {
+fn live(recorder: &DiskRecorder<Requirement>, seed: u64, steps: u64, log: OpenLog) {
     let storage = recorder.storage();
     let mut rng = Rng::from_seed(seed);
-    let open = |end| open_with(&storage, end, spares_max);
+    let open = |end| open_with(&storage, end, log);
     let mut log = open(0).unwrap();
     for _ in 0..steps {
         let end = log.end() + 1 + rng.below(24);
@@ -210,7 +210,13 @@ fn check(crash: &CrashState<'_, Requirement>) -> Result<(), String> {
     // It can be opened where its owner finds its end, and is continued there.
     let storage: Arc<dyn Storage> = Arc::new(storage);
     let end = synced.max(log.start());
-    let mut log = open_with(&storage, end, 2).map_err(|it| it.to_string())?;
+    let spares_max = 2;
+    let log = OpenLog {
+        spares_max,
+        is_direct: end % 2 == 1,
+        ..SMALL
+    };
+    let mut log = open_with(&storage, end, log).map_err(|it| it.to_string())?;
     for end in (end..end + 160).step_by(40) {
         log.append(&bytes(end, end + 40))
             .map_err(|it| it.to_string())?;
@@ -235,7 +241,12 @@ fn append(log: &mut LogWriter) {
 #[test]
 fn a_reader_never_takes_the_bytes_of_a_file_that_is_used_again() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let mut log = open_with(&storage, 0, 2).unwrap();
+    let spares_max = 2;
+    let log = OpenLog {
+        spares_max,
+        ..SMALL
+    };
+    let mut log = open_with(&storage, 0, log).unwrap();
     let data = DataFolder::open(Arc::clone(&storage), Path::new(TOP)).unwrap();
     let reader = LogReader::new(data, NAME);
     let read = |position| {
@@ -260,16 +271,20 @@ fn a_reader_never_takes_the_bytes_of_a_file_that_is_used_again() {
 
 #[test]
 fn a_log_survives_every_crash_and_needs_each_of_its_syncs() {
-    for spares_max in [0, 2, 8] {
-        survives_every_crash(spares_max);
+    for (spares_max, is_direct) in [(0, false), (2, false), (8, false), (0, true), (2, true)] {
+        survives_every_crash(OpenLog {
+            spares_max,
+            is_direct,
+            ..SMALL
+        });
     }
 }
 
-fn survives_every_crash(spares_max: usize) {
+fn survives_every_crash(log: OpenLog) {
     let (mut distinct, mut renames) = (0, 0);
     for seed in 0..12 {
         let recorder = DiskRecorder::new();
-        live(&recorder, seed, 16, spares_max);
+        live(&recorder, seed, 16, log);
         let is_rename = |it: &DiskOperation| matches!(it, DiskOperation::Rename { .. });
         let trace = recorder.trace();
         renames += trace.operations().iter().filter(|it| is_rename(it)).count();
@@ -280,12 +295,12 @@ fn survives_every_crash(spares_max: usize) {
     }
     assert!(distinct > 1_000, "{distinct}");
     // A segment that becomes a spare is renamed, and again when it is used.
-    let renames_min = if spares_max > 0 { 20 } else { 0 };
+    let renames_min = if log.spares_max > 0 { 20 } else { 0 };
     assert!(renames >= renames_min, "{renames}");
     let without = |is_left_out: fn(&DiskOperation) -> bool| {
         (0..12).any(|seed| {
             let recorder = DiskRecorder::new();
-            live(&recorder, seed, 10, spares_max);
+            live(&recorder, seed, 10, log);
             let trace = recorder.trace().retain(|_, it| !is_left_out(it));
             Explorer::new(&trace).explore(check).failure.is_some()
         })

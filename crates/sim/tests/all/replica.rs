@@ -325,6 +325,7 @@ impl Replica {
             end,
             segment_length: SEGMENT_LENGTH,
             spares_max: 0,
+            is_direct: false,
         };
         Ok(Booted {
             machine,

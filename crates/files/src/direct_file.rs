@@ -1,0 +1,281 @@
+//! Files whose writes go past the page cache.
+
+use crate::direct_reads::DirectReads;
+use crate::real::RealFile;
+use seatrial_machine::{DIRECT_UNIT, Disk, Mapped, Medium};
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Memory of a direct write is aligned to this: no less than the blocks of any disk.
+const MEMORY_ALIGNMENT: usize = 4_096;
+/// Bytes of one direct write or read; longer ones are several.
+pub(crate) const LENGTH_MAX: usize = 1 << 20;
+/// Shorter reads are ordinary ones.
+const READ_LENGTH_MIN: usize = 64 << 10;
+
+const _: () = assert!(LENGTH_MAX.is_multiple_of(DIRECT_UNIT));
+
+/// A file with two descriptors: writes of whole units and long reads go through `direct`, past the page cache; everything else
+/// through `ordinary`. The kernel keeps both in agreement: it drops the cached pages of a direct write, and writes cached ones
+/// before a direct read.
+///
+/// A disk with larger sectors, or a file system without direct writes, refuses them; from the first refusal on all writes and
+/// reads are ordinary ones. Cost of a direct one: one copy, from or to aligned memory.
+#[derive(Debug)]
+pub(crate) struct DirectFile {
+    ordinary: RealFile,
+    direct: Arc<File>,
+    /// `None` once a direct write or read was refused.
+    memory: Mutex<Option<DirectMemory>>,
+}
+
+/// What direct writes and reads need.
+#[derive(Debug, Default)]
+struct DirectMemory {
+    written: AlignedBuffer,
+    reads: DirectReads,
+}
+
+/// Memory for one direct write or read.
+#[derive(Debug, Default)]
+pub(crate) struct AlignedBuffer(Vec<u8>);
+
+impl AlignedBuffer {
+    /// So many bytes at an aligned address.
+    pub(crate) fn bytes(&mut self, length: usize) -> &mut [u8] {
+        let needed = length + MEMORY_ALIGNMENT;
+        if self.0.len() < needed {
+            self.0 = vec![0; needed];
+        }
+        // Memory that cannot be aligned is still right: its writes are refused.
+        let start = self.0.as_ptr().align_offset(MEMORY_ALIGNMENT);
+        let start = start.min(MEMORY_ALIGNMENT);
+        &mut self.0[start..start + length]
+    }
+}
+
+impl DirectFile {
+    /// Opens a second descriptor of this file. On a file system or a system without direct writes, the file itself.
+    pub(crate) fn open(path: &Path, ordinary: RealFile) -> io::Result<Arc<dyn Medium>> {
+        match open_direct(path) {
+            Ok(direct) => Ok(Arc::new(DirectFile {
+                ordinary,
+                direct: Arc::new(direct),
+                memory: Mutex::new(Some(DirectMemory::default())),
+            })),
+            Err(error) if is_refusal(&error) => Ok(Arc::new(ordinary)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Does something directly. False: that is refused, and nothing or a part of it was done, or it returned false.
+    fn directly(
+        &self,
+        act: impl FnOnce(&mut DirectMemory) -> io::Result<bool>,
+    ) -> io::Result<bool> {
+        // A poisoned lock is harmless: the memory is filled before each use.
+        let mut held = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(memory) = held.as_mut() else {
+            return Ok(false);
+        };
+        match act(memory) {
+            // Also the rest of a write that a full disk ended inside a sector: the ordinary one then reports the disk.
+            Err(error) if is_refusal(&error) => {
+                *held = None;
+                Ok(false)
+            }
+            done => done,
+        }
+    }
+
+    fn write_directly(&self, offset: u64, bytes: &[u8]) -> io::Result<bool> {
+        self.directly(|memory| {
+            let mut at = offset;
+            for part in bytes.chunks(LENGTH_MAX) {
+                let aligned = memory.written.bytes(part.len());
+                aligned.copy_from_slice(part);
+                self.direct.write_all_at(aligned, at)?;
+                at += part.len() as u64;
+            }
+            Ok(true)
+        })
+    }
+
+    /// What was read ahead is not what the file has any more.
+    fn changes(&self) {
+        if let Some(memory) = &mut *self.memory.lock().unwrap_or_else(PoisonError::into_inner) {
+            memory.reads.forget();
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn open_direct(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flag = rustix::fs::OFlags::DIRECT.bits().cast_signed();
+    let mut options = File::options();
+    options.read(true).write(true);
+    options.custom_flags(flag).open(path)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_direct(_: &Path) -> io::Result<File> {
+    Err(ErrorKind::Unsupported.into())
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::InvalidInput | ErrorKind::Unsupported
+    )
+}
+
+impl Disk for DirectFile {
+    fn len(&self) -> u64 {
+        self.ordinary.len()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        if buffer.len() >= READ_LENGTH_MIN
+            && self.directly(|memory| memory.reads.read(&self.direct, offset, buffer))?
+        {
+            return Ok(());
+        }
+        self.ordinary.read_at(offset, buffer)
+    }
+}
+
+impl Medium for DirectFile {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.changes();
+        let is_whole = offset.is_multiple_of(DIRECT_UNIT as u64)
+            && bytes.len().is_multiple_of(DIRECT_UNIT)
+            && !bytes.is_empty();
+        if is_whole && self.write_directly(offset, bytes)? {
+            return Ok(());
+        }
+        self.ordinary.write_at(offset, bytes)
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.changes();
+        self.ordinary.set_len(length)
+    }
+
+    /// Of both descriptors: they are of one file.
+    fn sync(&self) -> io::Result<()> {
+        self.ordinary.sync()
+    }
+
+    fn map(&self, length: u64) -> io::Result<Option<Arc<dyn Mapped>>> {
+        self.ordinary.map(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Files;
+    use seatrial_machine::{LogName, LogView, LogWriter, OpenLog, Rng, Storage, Stream};
+    use std::io::Read;
+
+    fn is_direct(file: &DirectFile) -> bool {
+        file.memory.lock().unwrap().is_some()
+    }
+
+    /// Offsets and lengths that a direct write takes and that it does not take; also after a refusal.
+    #[test]
+    fn every_write_arrives() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("a");
+        Files.create(&path).unwrap();
+        let file = DirectFile {
+            ordinary: RealFile::open(&path).unwrap(),
+            // A file system without direct writes opens it as well, or refuses it here.
+            direct: Arc::new(open_direct(&path).unwrap_or_else(|_| {
+                let mut options = File::options();
+                options.read(true).write(true).open(&path).unwrap()
+            })),
+            memory: Mutex::new(Some(DirectMemory::default())),
+        };
+        let mut rng = Rng::from_seed(1);
+        let mut expected: Vec<u8> = Vec::new();
+        for round in 0..400 {
+            let length = [512, 513, 4_096, 8_192 + 512, 3 << 20, 1, 0][rng.index(7)];
+            let word = rng.word() as usize;
+            let bytes: Vec<u8> = (0..length).map(|at: usize| (word ^ at) as u8).collect();
+            let offset = rng.below(64) * 512 + [0, 0, 0, 100][rng.index(4)];
+            if round == 300 {
+                *file.memory.lock().unwrap() = None;
+            }
+            file.write_at(offset, &bytes).unwrap();
+            let end = if bytes.is_empty() {
+                0
+            } else {
+                offset as usize + length
+            };
+            expected.resize(end.max(expected.len()), 0);
+            if !bytes.is_empty() {
+                expected[offset as usize..end].copy_from_slice(&bytes);
+            }
+            assert!(
+                std::fs::read(&path).unwrap() == expected,
+                "{offset} + {length}"
+            );
+        }
+        assert!(!is_direct(&file));
+        file.sync().unwrap();
+    }
+
+    /// Aligned and other appends, restarts and removed segments, with and without direct writes.
+    #[test]
+    fn a_direct_log_has_the_bytes_of_an_ordinary_one() {
+        for (is_direct, unit) in [(false, 1), (true, 1), (true, 512)] {
+            let scratch = tempfile::tempdir().unwrap();
+            let folder = scratch.path();
+            let storage: Arc<dyn Storage> = Arc::new(Files);
+            let open = |end| {
+                let log = OpenLog {
+                    segment_length: 3 << 20,
+                    spares_max: 1,
+                    is_direct,
+                    ..OpenLog::new(LogName::MAIN, end)
+                };
+                LogWriter::open(&storage, folder, log).unwrap()
+            };
+            let mut rng = Rng::from_seed(5);
+            let mut expected: Vec<u8> = Vec::new();
+            let mut log = open(0);
+            for step in 0..120 {
+                let length = unit * [1, 7, 8, 200, 600, 4_300][rng.index(6)];
+                let word = rng.word() as u8;
+                let bytes: Vec<u8> = (0..length).map(|at: usize| word ^ at as u8).collect();
+                log.append(&bytes).unwrap();
+                log.sync().unwrap();
+                expected.extend_from_slice(&bytes);
+                if step % 20 == 19 {
+                    log.truncate_head(log.end() / 2).unwrap();
+                }
+                if step % 7 == 6 {
+                    let end = log.end();
+                    log.close().unwrap();
+                    log = open(end);
+                }
+            }
+            let (start, end) = (log.start(), log.end());
+            log.close().unwrap();
+            let found = if is_direct {
+                LogView::open_direct(&Files, folder, LogName::MAIN).unwrap()
+            } else {
+                LogView::open(&Files, folder, LogName::MAIN).unwrap()
+            };
+            assert_eq!((found.start(), found.len()), (start, end));
+            let mut bytes = Vec::new();
+            Stream::new(&found, start).read_to_end(&mut bytes).unwrap();
+            assert!(bytes == expected[start as usize..]);
+        }
+    }
+}
