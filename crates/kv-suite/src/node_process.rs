@@ -73,6 +73,7 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
         report_start(report, &cluster, &found);
         let log = OpenLog {
             spares_max: JOURNAL_SPARES,
+            is_direct: true,
             ..OpenLog::new(LogName::MAIN, found.recovery.end)
         };
         Ok(Booted {

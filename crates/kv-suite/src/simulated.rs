@@ -142,6 +142,7 @@ impl SimulatedSystem for KvWorld {
                 // Small, so that journals are freed at their heads.
                 segment_length: checkpoint_bytes,
                 spares_max: JOURNAL_SPARES,
+                is_direct: true,
                 ..OpenLog::new(LogName::MAIN, report.recovery.end)
             };
             Ok(Booted {

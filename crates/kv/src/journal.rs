@@ -3,13 +3,13 @@
 use seatrial_blocks::block::{self, flags};
 use seatrial_blocks::{BlockKind, Frame, frame};
 use seatrial_consensus::{LogEntry, MemberChange, Members, Payload, Persist, SnapshotMark, Vote};
-use seatrial_machine::{FieldReader, MessageError, NodeId, Ticket};
+use seatrial_machine::{DIRECT_UNIT, FieldReader, MessageError, NodeId, Ticket};
 use std::collections::VecDeque;
 
 /// The kind of the journal's blocks.
 pub const JOURNAL: BlockKind = BlockKind(33);
-/// Version of the journal's records.
-pub(crate) const VERSION: u32 = 1;
+/// Version of the journal's records. Those of version 1, which have no padding, are read as well.
+pub(crate) const VERSION: u32 = 2;
 
 /// Kinds of frames.
 const HEAD: u32 = 0;
@@ -19,6 +19,7 @@ const ENTRY_EMPTY: u32 = 3;
 const ENTRY_DATA: u32 = 4;
 const ENTRY_MEMBERSHIP: u32 = 5;
 const ENTRY_LEAVE_JOINT: u32 = 6;
+const PADDING: u32 = 7;
 
 /// To whom a journal belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,8 @@ pub(crate) enum JournalRecord {
     },
     /// An entry. It replaces an entry with its index and everything after it.
     Entry(LogEntry),
+    /// Zeros up to the end of a sector.
+    Padding,
 }
 
 /// The end of a journal: makes blocks, and knows where each begins until it is freed.
@@ -197,6 +200,7 @@ impl JournalWriter {
         } else {
             flags::UNORDERED
         };
+        pad(&mut bytes);
         block::finish_plain(&mut bytes, 0, JOURNAL, flags, self.sequence);
         let ticket = Ticket(self.sequence);
         self.under_way.push_back(BlockUnderWay {
@@ -247,6 +251,18 @@ impl JournalWriter {
 
 fn put(bytes: &mut Vec<u8>, field: &[u8]) {
     bytes.extend_from_slice(field);
+}
+
+/// Fills the last sector of a block, so that the next one is written without it: a write that is torn there could take durable
+/// bytes with it. The log writes whole sectors past the page cache ([`seatrial_machine::OpenLog::is_direct`]).
+fn pad(bytes: &mut Vec<u8>) {
+    let end = bytes.len().next_multiple_of(DIRECT_UNIT);
+    if end > bytes.len() {
+        let at = frame::begin(bytes);
+        bytes.resize(end, 0);
+        frame::finish(bytes, at, PADDING);
+    }
+    assert!(bytes.len().is_multiple_of(DIRECT_UNIT));
 }
 
 fn put_install(bytes: &mut Vec<u8>, mark: &SnapshotMark) {
@@ -300,6 +316,10 @@ impl JournalRecord {
                     checkpoint_bytes,
                 }
             }
+            PADDING => {
+                fields.rest();
+                JournalRecord::Padding
+            }
             INSTALL => JournalRecord::Install {
                 index: fields.long("index")?,
                 term: fields.long("term")?,
@@ -317,7 +337,7 @@ impl JournalRecord {
 
 fn read_head(fields: &mut FieldReader<'_>) -> Result<BlockHead, MessageError> {
     let version = fields.word("version")?;
-    if version != VERSION {
+    if !(1..=VERSION).contains(&version) {
         return Err(fields.never("version", 4, u64::from(version)));
     }
     let node = read_node(fields)?;
@@ -370,4 +390,74 @@ fn read_payload(kind: u32, fields: &mut FieldReader<'_>) -> Result<Payload, Mess
             });
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seatrial_blocks::Frames;
+    use seatrial_blocks::block::HEADER_LENGTH;
+
+    fn writer() -> JournalWriter {
+        let owner = JournalOwner {
+            cluster: 7,
+            node: NodeId::server(1),
+        };
+        JournalWriter::new(owner, 3, Vote::default(), (0, 0), VecDeque::new())
+    }
+
+    fn entry(index: u64, length: usize) -> LogEntry {
+        LogEntry {
+            index,
+            term: 1,
+            payload: Payload::Data(vec![1; length].into()),
+        }
+    }
+
+    fn records(block: &[u8]) -> Vec<Result<JournalRecord, MessageError>> {
+        Frames::new(&block[HEADER_LENGTH..])
+            .map(|frame| JournalRecord::decode(&frame.unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn blocks_fill_whole_sectors() {
+        let mut journal = writer();
+        let mut paddings = 0;
+        for length in 0..1_100 {
+            let entries = vec![entry(length as u64 + 1, length)];
+            let persist = Persist {
+                ticket: Ticket(length as u64),
+                install: None,
+                entries: entries.clone(),
+                vote: Vote::default(),
+            };
+            let (block, ticket) = journal.block(&persist, true);
+            journal.appended(ticket);
+            assert!(block.len().is_multiple_of(DIRECT_UNIT), "{length}");
+            let mut records = records(&block);
+            paddings += usize::from(
+                records
+                    .pop_if(|it| *it == Ok(JournalRecord::Padding))
+                    .is_some(),
+            );
+            let [Ok(JournalRecord::Head(_)), Ok(JournalRecord::Entry(found))] = &records[..] else {
+                panic!("{records:?}");
+            };
+            assert_eq!(*found, entries[0]);
+        }
+        assert!((900..1_100).contains(&paddings), "{paddings}");
+    }
+
+    /// Version 1 is that of journals without padding.
+    #[test]
+    fn heads_of_other_versions_are_refused() {
+        let mut block = writer().begin();
+        let at = HEADER_LENGTH + frame::HEADER_LENGTH;
+        for version in 0..5_u32 {
+            block[at..at + 4].copy_from_slice(&version.to_le_bytes());
+            let head = records(&block).remove(0);
+            assert_eq!(head.is_ok(), (1..=2).contains(&version), "{head:?}");
+        }
+    }
 }

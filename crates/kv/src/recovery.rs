@@ -341,6 +341,7 @@ impl JournalReader {
                 self.blocks.clear();
             }
             JournalRecord::Entry(entry) => return Ok(self.entry(entry)),
+            JournalRecord::Padding => {}
         }
         Ok(Ok(()))
     }

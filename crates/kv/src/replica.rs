@@ -62,9 +62,10 @@ use waiting_reads::WaitingReads;
 /// ```
 ///
 /// It owns the state, the sessions in it, the journal's end, consensus, and the callers of this node. Its loop: take one input;
-/// at a wake-up propose or forward all commands that gathered, as one entry; carry out what consensus has ready; apply what is
-/// committed. While a block of the journal is being written, commands gather for the next: group commit without a timer. Any
-/// node takes requests of any client. Reads do not enter the log: one round to a quorum serves all that came before it.
+/// at a wake-up, or when a block is durable, propose or forward all commands that gathered, as one entry; carry out what
+/// consensus has ready; apply what is committed. While a block of the journal is being written, commands gather for the next:
+/// group commit without a timer. Any node takes requests of any client. Reads do not enter the log: one round to a quorum serves
+/// all that came before it.
 ///
 /// Each request is executed once, also if it is sent again or to another node: sessions are part of the state.
 #[derive(Debug)]
@@ -220,6 +221,10 @@ impl Replica {
         if self.phase == ReplicaPhase::Starting && self.journal.under_way() == 0 {
             self.phase = ReplicaPhase::Marking;
             self.publish_mark(out);
+        }
+        if self.phase == ReplicaPhase::Running {
+            // Before the entries of this block are applied and replied to: the disk then has the next block meanwhile.
+            self.send_commands(out)?;
         }
         Ok(())
     }

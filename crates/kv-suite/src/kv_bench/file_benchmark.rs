@@ -77,6 +77,7 @@ fn open(folder: &Path, spares_max: usize) -> std::io::Result<LogWriter> {
         end: 0,
         segment_length: SEGMENT_LENGTH,
         spares_max,
+        is_direct: spares_max > 0, // as the store's
     };
     LogWriter::open(&storage, folder, log)
 }

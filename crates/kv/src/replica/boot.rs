@@ -391,7 +391,7 @@ fn read_journal(
     options: &ReplicaOptions,
     mark: Option<&JournalMark>,
 ) -> Result<JournalContents, BootError> {
-    let log = data.log(LogName::MAIN)?;
+    let log = data.direct_log(LogName::MAIN)?;
     let keeps_replaced = options.bug == Some(Bug::ConflictKept);
     let journal = JournalContents::read(&log, owner, checkpoint, keeps_replaced)?;
     let expected = mark.map_or(0, |mark| mark.end);

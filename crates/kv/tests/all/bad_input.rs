@@ -137,7 +137,7 @@ fn a_checkpoint_of_another_cluster_is_named_and_not_read() {
 #[test]
 fn a_full_disk_is_named_and_what_was_acknowledged_stays() {
     let (mut given_up, mut ended) = (0, 0);
-    for room in (200..6_000).step_by(197).chain([120_000]) {
+    for room in (200..40_000).step_by(397).chain([120_000]) {
         let storage = filled(1, 10);
         let mut node = start(&storage, 1).unwrap();
         storage.set_room(Some(room));

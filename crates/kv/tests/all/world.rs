@@ -141,8 +141,9 @@ fn boot(
         let machine = StoreMachine::Replica(Box::new(booted.0));
         // Small segments, so that journals are freed at their heads.
         let log = OpenLog {
-            segment_length: 400,
+            segment_length: 2_048,
             spares_max: 2,
+            is_direct: true,
             ..OpenLog::new(LogName::MAIN, booted.1.recovery.end)
         };
         Ok(Booted {
