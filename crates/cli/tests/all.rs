@@ -304,7 +304,7 @@ fn a_node_that_cannot_start_is_shown_with_its_last_words() {
     // What the node takes for its log is a folder.
     fs::create_dir_all(Path::new(&scratch.path("run")).join("n1/log")).unwrap();
     let words = ["test", "kv", "--time", "1", "--out", &scratch.path("run")];
-    error(&words, &["n1", "n1.log", "is a directory"]);
+    error(&words, &["n1", "n1.log", "Is a directory"]);
 }
 
 #[test]

@@ -44,7 +44,7 @@ struct DirectMemory {
 pub(crate) struct AlignedBuffer(Vec<u8>);
 
 impl AlignedBuffer {
-    /// So many bytes at an aligned address.
+    /// `length` bytes at an aligned address.
     pub(crate) fn bytes(&mut self, length: usize) -> &mut [u8] {
         let needed = length + MEMORY_ALIGNMENT;
         if self.0.len() < needed {
