@@ -186,7 +186,7 @@ mod tests {
         file.memory.lock().unwrap().is_some()
     }
 
-    /// Offsets and lengths that a direct write takes and that it does not take; also after a refusal.
+    /// Offsets and lengths that a direct write or read takes and that it does not take; also after a refusal.
     #[test]
     fn every_write_arrives() {
         let scratch = tempfile::tempdir().unwrap();
@@ -225,6 +225,14 @@ mod tests {
                 std::fs::read(&path).unwrap() == expected,
                 "{offset} + {length}"
             );
+            let from = rng.index(expected.len() + 1);
+            let mut found = vec![0; rng.index(expected.len() - from + 1)];
+            file.read_at(from as u64, &mut found).unwrap();
+            let length = found.len();
+            assert!(expected[from..].starts_with(&found), "{from} + {length}");
+            let mut longer = vec![0; expected.len() - from + 1];
+            let past = file.read_at(from as u64, &mut longer).unwrap_err();
+            assert_eq!(past.kind(), ErrorKind::UnexpectedEof);
         }
         assert!(!is_direct(&file));
         file.sync().unwrap();

@@ -310,6 +310,22 @@ impl LogReader {
     }
 }
 
+/// Opens a segment to append to, after creating it if it is new.
+fn open_segment(
+    storage: &dyn Storage,
+    path: &Path,
+    is_new: bool,
+    is_direct: bool,
+) -> io::Result<Arc<dyn Medium>> {
+    let opened = match (is_new, is_direct) {
+        (true, true) => storage.create(path).and_then(|_| storage.open_direct(path)),
+        (true, false) => storage.create(path),
+        (false, true) => storage.open_direct(path),
+        (false, false) => storage.open_write(path),
+    };
+    opened.map_err(|error| in_file(path, &error))
+}
+
 fn freed() -> io::Error {
     io::Error::new(ErrorKind::NotFound, "this part of the log was freed")
 }
@@ -379,13 +395,11 @@ impl LogWriter {
         }
         let start = starts.back().copied().unwrap_or(0);
         let path = name.segment(folder, start);
-        let medium = if starts.is_empty() {
+        let is_new = starts.is_empty();
+        if is_new {
             starts.push_back(0);
-            storage.create(&path)
-        } else {
-            storage.open_write(&path)
-        };
-        let medium = medium.map_err(|error| in_file(&path, &error))?;
+        }
+        let medium = open_segment(&**storage, &path, is_new, log.is_direct)?;
         // A process that was killed may have created the file without syncing its name.
         storage.sync_folder(folder)?;
         let length = end - start;
@@ -405,11 +419,6 @@ impl LogWriter {
             files.iter().any(|file| path.ends_with(file))
         };
         let spares: Vec<usize> = (0..log.spares_max).filter(is_spare).collect();
-        let medium = if log.is_direct {
-            storage.open_direct(&path)?
-        } else {
-            medium
-        };
         Ok(LogWriter {
             storage: Arc::clone(storage),
             folder: folder.to_owned(),
@@ -498,19 +507,12 @@ impl LogWriter {
         }
         let start = self.end();
         let path = self.name.segment(&self.folder, start);
-        let created = match self.spares.pop() {
-            Some(spare) => {
-                let spare = self.name.spare(&self.folder, spare);
-                self.storage.rename(&spare, &path)?;
-                None
-            }
-            None => Some(self.storage.create(&path)?),
-        };
-        self.medium = match created {
-            _ if self.is_direct => self.storage.open_direct(&path)?,
-            Some(created) => created,
-            None => self.storage.open_write(&path)?,
-        };
+        let spare = self.spares.pop();
+        if let Some(spare) = spare {
+            let spare = self.name.spare(&self.folder, spare);
+            self.storage.rename(&spare, &path)?;
+        }
+        self.medium = open_segment(&*self.storage, &path, spare.is_none(), self.is_direct)?;
         self.storage.sync_folder(&self.folder)?;
         self.starts.push_back(start);
         (self.length, self.is_synced) = (0, true);

@@ -210,9 +210,8 @@ fn check(crash: &CrashState<'_, Requirement>) -> Result<(), String> {
     // It can be opened where its owner finds its end, and is continued there.
     let storage: Arc<dyn Storage> = Arc::new(storage);
     let end = synced.max(log.start());
-    let spares_max = 2;
     let log = OpenLog {
-        spares_max,
+        spares_max: 2,
         is_direct: end % 2 == 1,
         ..SMALL
     };
@@ -241,9 +240,8 @@ fn append(log: &mut LogWriter) {
 #[test]
 fn a_reader_never_takes_the_bytes_of_a_file_that_is_used_again() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let spares_max = 2;
     let log = OpenLog {
-        spares_max,
+        spares_max: 2,
         ..SMALL
     };
     let mut log = open_with(&storage, 0, log).unwrap();
