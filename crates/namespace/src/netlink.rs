@@ -12,11 +12,12 @@ use rustix::net::{
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 /// A netlink socket of one network namespace: the one of the thread that opened it, for as long as it lives.
 ///
-/// Four kinds of requests are needed (lo up, a veth pair, an interface up, an address), each one message and one
-/// acknowledgement, so this file takes the place of a library with its own runtime.
+/// Five kinds of requests are needed (lo up, a veth pair, an interface up, its state, an address), each one message and one
+/// answer, so this file takes the place of a library with its own runtime.
 #[derive(Debug)]
 pub(crate) struct Netlink {
     socket: OwnedFd,
@@ -39,9 +40,11 @@ const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
 const NLMSG_ERROR: u16 = 2;
 const RTM_NEWLINK: u16 = 16;
+const RTM_GETLINK: u16 = 18;
 const RTM_NEWADDR: u16 = 20;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
+const IFLA_OPERSTATE: u16 = 16;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_INFO_KIND: u16 = 1;
@@ -55,8 +58,14 @@ const IFF_NOARP: u32 = 0x80;
 /// Index of the loopback interface in every namespace.
 const LOOPBACK: u32 = 1;
 const AF_INET: u8 = 2;
-/// Length of the header of a message.
+/// Length of the header of a message, …
 const HEADER_LENGTH: usize = 16;
+/// … and of one about an interface, before its attributes.
+const LINK_HEADER_LENGTH: usize = HEADER_LENGTH + 16;
+/// The state of an interface that sends and receives (`IF_OPER_UP`).
+const OPERATIONAL: u8 = 6;
+/// Time limit for an interface to reach it: the kernel's work for that may wait on a busy machine.
+const OPERATIONAL_MAX: Duration = Duration::from_secs(10);
 
 impl Netlink {
     /// Opens a socket in the network namespace of the calling thread.
@@ -78,6 +87,21 @@ impl Netlink {
     /// Sets an end of a cable up, without ARP.
     pub(crate) fn cable_up(&self, index: u32) -> io::Result<()> {
         self.request(RTM_NEWLINK, 0, &link_header(index, IFF_UP | IFF_NOARP))
+    }
+
+    /// Waits until an end of a cable sends and receives. The kernel activates the end that was set up first later, in a work of
+    /// its own; until then it silently drops what it is to send.
+    pub(crate) fn until_operational(&self, index: u32) -> io::Result<()> {
+        let began = Instant::now();
+        while !is_operational(&self.ask(RTM_GETLINK, 0, &link_header(index, 0))?)? {
+            if began.elapsed() > OPERATIONAL_MAX {
+                let text =
+                    format!("interface {index} is not operational after {OPERATIONAL_MAX:?}");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Makes a veth pair, `here` in the namespace of this socket and `there` in `namespace`. Its ends are down: the kernel
@@ -117,18 +141,44 @@ impl Netlink {
 
     /// Sends one request and waits for its acknowledgement.
     fn request(&self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
+        acknowledged(&self.ask(kind, NLM_F_ACK | flags, body)?)
+    }
+
+    /// Sends one request and waits for the one message of its answer.
+    fn ask(&self, kind: u16, flags: u16, body: &[u8]) -> io::Result<Vec<u8>> {
         let mut message = Vec::with_capacity(HEADER_LENGTH + body.len());
         message.extend(((HEADER_LENGTH + body.len()) as u32).to_ne_bytes());
         message.extend(kind.to_ne_bytes());
-        message.extend((NLM_F_REQUEST | NLM_F_ACK | flags).to_ne_bytes());
+        message.extend((NLM_F_REQUEST | flags).to_ne_bytes());
         message.extend([0; 8]); // sequence number and port: one request at a time
         message.extend(body);
         let kernel = netlink::SocketAddrNetlink::new(0, 0);
         sendto(&self.socket, &message, SendFlags::empty(), &kernel)?;
-        let mut answer = [0_u8; 4096];
+        // The kernel's description of an interface has some 2 KiB.
+        let mut answer = vec![0_u8; 16 << 10];
         let (length, _) = recv(&self.socket, &mut answer[..], RecvFlags::empty())?;
-        acknowledged(&answer[..length])
+        answer.truncate(length);
+        Ok(answer)
     }
+}
+
+/// Does an interface send and receive, as this description of it says?
+fn is_operational(answer: &[u8]) -> io::Result<bool> {
+    let kind = answer.get(4..6);
+    if kind != Some(&RTM_NEWLINK.to_ne_bytes()) {
+        acknowledged(answer)?; // an error of the kernel
+        return Ok(false);
+    }
+    let mut rest = answer.get(LINK_HEADER_LENGTH..).unwrap_or_default();
+    while let Some((header, _)) = rest.split_first_chunk::<4>() {
+        let length = usize::from(u16::from_ne_bytes([header[0], header[1]])).max(4);
+        let kind = u16::from_ne_bytes([header[2], header[3]]);
+        if kind == IFLA_OPERSTATE {
+            return Ok(rest.get(4) == Some(&OPERATIONAL));
+        }
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Ok(false)
 }
 
 /// The result that an acknowledgement carries.
@@ -185,6 +235,27 @@ mod tests {
         assert_eq!(body.len(), 12);
         assert_eq!(u16::from_ne_bytes([body[0], body[1]]), 9);
         assert_eq!(&body[4..], b"abcde\0\0\0");
+    }
+
+    #[test]
+    fn the_state_of_an_interface_is_found_behind_other_attributes() {
+        let description = |state: u8| {
+            let mut answer = vec![0; LINK_HEADER_LENGTH];
+            answer[4..6].copy_from_slice(&RTM_NEWLINK.to_ne_bytes());
+            attribute(&mut answer, IFLA_IFNAME, b"eth0\0");
+            attribute(&mut answer, IFLA_OPERSTATE, &[state]);
+            answer
+        };
+        assert!(is_operational(&description(OPERATIONAL)).unwrap());
+        assert!(!is_operational(&description(2)).unwrap());
+        for length in 0..description(OPERATIONAL).len() - 4 {
+            let cut = is_operational(&description(OPERATIONAL)[..length]);
+            assert!(!matches!(cut, Ok(true)), "{length} bytes");
+        }
+        let mut refused = vec![0; 36];
+        refused[4..6].copy_from_slice(&NLMSG_ERROR.to_ne_bytes());
+        refused[16..20].copy_from_slice(&(-19_i32).to_ne_bytes());
+        assert!(is_operational(&refused).is_err());
     }
 
     #[test]

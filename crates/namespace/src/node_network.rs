@@ -82,6 +82,17 @@ pub(crate) struct Namespace {
 /// Index of the one cable of the bench and of each node; high, since some kernels fill new namespaces with tunnels.
 const INDEX: u32 = 1_000;
 
+/// Sets both ends of a cable up, and waits until it carries packets.
+fn cable_up(ends: [(&Netlink, u32); 2]) -> io::Result<()> {
+    for (netlink, index) in ends {
+        netlink.cable_up(index)?;
+    }
+    for (netlink, index) in ends {
+        netlink.until_operational(index)?;
+    }
+    Ok(())
+}
+
 impl NodeNetwork {
     /// Opens a network without nodes. The calling thread must be in the bench's namespace (see [`enter`](crate::enter())).
     pub fn open(kind: NetworkKind, options: NodeNetworkOptions) -> io::Result<NodeNetwork> {
@@ -101,8 +112,7 @@ impl NodeNetwork {
         switch_space
             .netlink
             .add_cable(here, there, bench_space.as_fd())?;
-        switch_space.netlink.cable_up(INDEX)?;
-        bench.cable_up(INDEX)?;
+        cable_up([(&switch_space.netlink, INDEX), (&bench, INDEX)])?;
         bench.add_address(INDEX, BENCH, address_plan::PREFIX_LENGTH)?;
         let socket = switch_space.packet_socket(INDEX)?;
         let capture = match &options.capture {
@@ -155,8 +165,7 @@ impl NodeNetwork {
         switch_space
             .netlink
             .add_cable(here, there, space.descriptor.as_fd())?;
-        switch_space.netlink.cable_up(index)?;
-        space.netlink.cable_up(INDEX)?;
+        cable_up([(&switch_space.netlink, index), (&space.netlink, INDEX)])?;
         space
             .netlink
             .add_address(INDEX, address, address_plan::PREFIX_LENGTH)?;
