@@ -259,12 +259,6 @@ pub(super) fn history<T: TestObject>(object: &T, calls: &[TestCall]) -> History 
     History::from_unindexed(events.into_iter().map(|(_, op)| op).collect())
 }
 
-/// Histories per model: `SEATRIAL_HISTORIES`, or this many.
-pub(super) fn histories(usual: u64) -> u64 {
-    let asked = std::env::var("SEATRIAL_HISTORIES").ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or(usual)
-}
-
 /// The verdict of a model.
 pub(super) fn check<M>(model: M, history: &History) -> Verdict
 where
@@ -321,7 +315,7 @@ where
     let mut counts = [0; 2];
     let mut proven = [0; 4];
     let mut rng = Rng::from_seed(seed);
-    for number in 0..histories(3_000) {
+    for number in 0..seatrial_farm::histories(3_000) {
         let plan = HistoryPlan {
             operations: 1 + rng.index(plan.operations),
             clients: 1 + rng.below(plan.clients),
@@ -391,7 +385,7 @@ where
         );
         verdict.valid == Validity::Valid
     };
-    for number in 0..histories(3_000).min(100_000) {
+    for number in 0..seatrial_farm::histories(3_000).min(100_000) {
         let mut calls = valid_calls(object, &mut rng, plan);
         if number % 2 == 1 {
             corrupt(object, &mut rng, plan, &mut calls);

@@ -437,7 +437,7 @@ fn random_invocation(model: Model, process: u64, values: u64, rng: &mut Rng) -> 
 fn agrees_with_brute_force_on_small_histories() {
     const MODELS: usize = Model::ALL.len();
     let mut invalid = [0u64; MODELS];
-    let all = register_zones::histories(6_000);
+    let all = seatrial_farm::histories(6_000);
     for seed in 0..all * MODELS as u64 {
         let model = Model::ALL[seed as usize % MODELS];
         let mut rng = Rng::from_seed(seed);

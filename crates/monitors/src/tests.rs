@@ -67,10 +67,9 @@ fn assert_agrees(collection: Collection, history: &[CollectionOperation], seed: 
     expected
 }
 
-/// Histories per type: `SEATRIAL_HISTORIES`, or 20,000.
+/// Histories per type.
 fn histories() -> u64 {
-    let asked = std::env::var("SEATRIAL_HISTORIES").ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or(20_000)
+    seatrial_farm::histories(20_000)
 }
 
 fn agrees_on_random_histories(collection: Collection) {

@@ -15,6 +15,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("archive-service", &["archive"]),
     ("archive-bench", &["archive"]),
     ("terminal", &[]),
+    ("farm", &[]),
     ("archive-commands", &["archive-service", "host", "terminal"]),
     ("task", &[]),
     ("history", &["blocks", "task"]),
@@ -93,8 +94,29 @@ const HOUSE: &[(&str, &[&str])] = &[
 
 /// Crates that others may use in their tests alone: machines are run in the simulator, histories of the field read, and
 /// checkers held against databases whose truth is known.
-const TESTED_WITH: [(&str, &[&str]); 3] = [
+const TESTED_WITH: [(&str, &[&str]); 4] = [
     ("database", &["runner"]),
+    (
+        "farm",
+        &[
+            "archive",
+            "archive-service",
+            "history",
+            "check",
+            "checker",
+            "consensus",
+            "consistency",
+            "data-models",
+            "generator",
+            "inference",
+            "interchange",
+            "isolation",
+            "kv",
+            "linear",
+            "monitors",
+            "sim",
+        ],
+    ),
     (
         "sim",
         &[

@@ -10,6 +10,7 @@ use seatrial_archive_service::{
     BatchPlace, ClientReply, ClientRequest, FrameBatch, Health, ReplayBound, ReplayEnd, ReplayFrom,
     ReplayHandle, ReplayRequest, ServiceBug, ServiceLimits, ServiceOptions,
 };
+use seatrial_farm::least;
 use seatrial_machine::{
     DataFolder, Fault, FaultKind, Input, Link, Machine, NodeId, Output, Peer, Rng, Storage, Ticket,
     Time,
@@ -755,7 +756,7 @@ impl Run {
 #[test]
 fn the_service_keeps_its_promises() {
     let (mut confirmed, mut replayed, mut kills) = (0, 0, 0);
-    let exploration = explore(0..200, |seed| {
+    let exploration = explore(0..seatrial_farm::seeds(200), |seed| {
         let mut run = Run::new(seed, None);
         let outcome = run.check();
         confirmed += run.ledger.confirmed;
@@ -766,7 +767,7 @@ fn the_service_keeps_its_promises() {
     assert_eq!(exploration.failure, None);
     // Both faults and progress occurred.
     println!("{confirmed} messages confirmed, {replayed} replayed, {kills} kills");
-    assert!(confirmed > 20_000 && replayed > 60_000 && kills > 500);
+    assert!(confirmed > least(20_000) && replayed > least(60_000) && kills > least(500));
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Online checkers, compared with checks of the whole history.
 
-use crate::stores::{STORES, histories, printed, rotating_history};
+use crate::stores::{STORES, printed, rotating_history};
 use crate::stores::{any_case, essence};
 use seatrial_check::{Follower, Stopped, Unwatched};
 use seatrial_checker::{Aims, Checker, Finding, OnlineChecker, Validity, Verdict};
 use seatrial_cycles::Level;
+use seatrial_farm::{all_histories, histories};
 use seatrial_history::chunk::Assembly;
 use seatrial_history::{
     Chunk, Codec, History, HistoryWriter, Key, Mop, Observed, Op, OpType, Process, Value,
@@ -81,7 +82,7 @@ fn started(checker: &dyn Checker) -> Box<dyn OnlineChecker> {
 #[test]
 fn online_verdicts_on_transactions_are_the_final_ones() {
     let (mut invalid, mut valid, mut early, mut reopened, mut cut) = (0, 0, 0, 0, 0);
-    for seed in 0..histories(500) {
+    for seed in 0..all_histories(500) {
         let mut rng = Rng::from_seed(seed ^ 0x0e11);
         let (store, history, level) = any_case(seed, &mut rng);
         let history = Arc::new(history);
@@ -120,7 +121,7 @@ fn online_verdicts_on_transactions_are_the_final_ones() {
         }
     }
     println!("{valid} valid, {invalid} invalid, {early} seen before the end, {reopened} reopened");
-    let few = histories(500) / 20;
+    let few = all_histories(500) / 20;
     assert!(valid > few && invalid > few && cut > few && reopened > 0);
     assert!(2 * early > invalid, "{early} of {invalid}");
 }

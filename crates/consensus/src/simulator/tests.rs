@@ -23,12 +23,6 @@ pub(crate) const THREE: Scenario = Scenario {
     bug: None,
 };
 
-/// Seeds of a clean run: SEATRIAL_SEEDS, or a small number.
-fn seeds(few: u64) -> u64 {
-    let given = std::env::var("SEATRIAL_SEEDS").ok();
-    given.and_then(|text| text.parse().ok()).unwrap_or(few)
-}
-
 /// Panics of the library are expected and contained: they are not printed.
 pub(crate) fn quiet_panics() {
     static ONCE: Once = Once::new();
@@ -84,12 +78,16 @@ fn find(bug: ConsensusBug, scenario: Scenario, budget: u64) -> (u64, String) {
 
 #[test]
 fn one_node() {
-    run_clean("1 node", Scenario { voters: 1, ..THREE }, seeds(20));
+    run_clean(
+        "1 node",
+        Scenario { voters: 1, ..THREE },
+        seatrial_farm::seeds(20),
+    );
 }
 
 #[test]
 fn three_nodes() {
-    run_clean("3 nodes", THREE, seeds(60));
+    run_clean("3 nodes", THREE, seatrial_farm::seeds(60));
 }
 
 #[test]
@@ -100,17 +98,25 @@ fn three_nodes_bad_network() {
         overtaking: 0.3,
         ..THREE
     };
-    run_clean("3 nodes, bad network", bad, seeds(40));
+    run_clean("3 nodes, bad network", bad, seatrial_farm::seeds(40));
 }
 
 #[test]
 fn five_nodes() {
-    run_clean("5 nodes", Scenario { voters: 5, ..THREE }, seeds(20));
+    run_clean(
+        "5 nodes",
+        Scenario { voters: 5, ..THREE },
+        seatrial_farm::seeds(20),
+    );
 }
 
 #[test]
 fn seven_nodes() {
-    run_clean("7 nodes", Scenario { voters: 7, ..THREE }, seeds(10));
+    run_clean(
+        "7 nodes",
+        Scenario { voters: 7, ..THREE },
+        seatrial_farm::seeds(10),
+    );
 }
 
 #[test]
@@ -118,7 +124,7 @@ fn membership_changes() {
     run_clean(
         "3 nodes and 2 spares",
         Scenario { spares: 2, ..THREE },
-        seeds(40),
+        seatrial_farm::seeds(40),
     );
     let many = Scenario {
         voters: 5,
@@ -127,7 +133,7 @@ fn membership_changes() {
         overtaking: 0.2,
         ..THREE
     };
-    run_clean("5 nodes and 2 spares", many, seeds(10));
+    run_clean("5 nodes and 2 spares", many, seatrial_farm::seeds(10));
 }
 
 #[test]
@@ -138,7 +144,7 @@ fn laggards_by_checkpoint() {
             checkpoint_every: 5,
             ..THREE
         },
-        seeds(40),
+        seatrial_farm::seeds(40),
     );
 }
 

@@ -1,8 +1,8 @@
 //! Jepsen's workloads against their definitions.
 
-use super::small_histories::histories;
 use crate::{AdyaG2, CausalRegister, CausalReverse, Comments, SequentialInserts};
 use seatrial_checker::{Aims, Checker, Validity, Verdict, check_source};
+use seatrial_farm::histories;
 use seatrial_history::{Extra, History, Op, OpType, Process, Provenance, Symbol, Value};
 use seatrial_interchange::import::{self, Format, ImportOptions};
 use seatrial_machine::Rng;

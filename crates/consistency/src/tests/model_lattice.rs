@@ -1,9 +1,10 @@
 //! Implications between models, and violations in words.
 
 use super::session_models::{check, operation};
-use super::small_histories::{SmallAccess, SmallShape, histories, history, random};
+use super::small_histories::{SmallAccess, SmallShape, history, random};
 use crate::{Consistency, ConsistencyModel};
 use seatrial_checker::{Checker, Validity};
+use seatrial_farm::histories;
 use seatrial_machine::Rng;
 
 #[test]

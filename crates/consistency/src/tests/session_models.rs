@@ -1,10 +1,11 @@
 //! Models of sessions against their definitions.
 
 use super::small_histories::{
-    SmallAccess, SmallOperation, SmallShape, effective, histories, history, random, some_choice,
+    SmallAccess, SmallOperation, SmallShape, effective, history, random, some_choice,
 };
 use crate::{Consistency, ConsistencyModel};
 use seatrial_checker::{Checker, Validity, Verdict};
+use seatrial_farm::histories;
 use seatrial_machine::Rng;
 
 /// A relation on operations.

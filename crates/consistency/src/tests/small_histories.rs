@@ -232,12 +232,6 @@ pub(crate) fn effective(operations: &[SmallOperation]) -> Vec<SmallOperation> {
     .collect()
 }
 
-/// Number of histories: the usual one, or as many as `SEATRIAL_HISTORIES` says.
-pub(crate) fn histories(usual: u64) -> u64 {
-    let asked = std::env::var("SEATRIAL_HISTORIES").ok();
-    asked.and_then(|count| count.parse().ok()).unwrap_or(usual)
-}
-
 /// Calls `take` for each choice of operations of unknown outcome that took effect, with the operations that then took place.
 pub(crate) fn some_choice(
     operations: &[SmallOperation],

@@ -1,8 +1,8 @@
 //! Locks and semaphores.
 
 use super::{
-    HistoryPlan, TestObject, check, compare, histories, history, many_clients, metamorphic,
-    plant_first, valid_calls,
+    HistoryPlan, TestObject, check, compare, history, many_clients, metamorphic, plant_first,
+    valid_calls,
 };
 use crate::{LockModel, SemaphoreModel};
 use seatrial_checker::{Checker, Discipline, Lock, Validity};
@@ -196,7 +196,7 @@ fn the_one_pass_checker_of_locks_agrees() {
     for discipline in Discipline::ALL {
         let mut rng = Rng::from_seed(11);
         let mut counts = [0; 3];
-        for number in 0..histories(3_000) {
+        for number in 0..seatrial_farm::histories(3_000) {
             let right = TestLock::new(discipline);
             let object = if number % 4 > 0 {
                 right.faulty().unwrap()

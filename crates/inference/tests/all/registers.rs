@@ -1,9 +1,10 @@
 //! Registers against a dumb twin that infers orders pair by pair, from the definitions.
 
-use crate::stores::{STORES, Store, histories, printed, random_history};
+use crate::stores::{STORES, Store, printed, random_history};
 use crate::transactions::registers;
 use seatrial_checker::{Checker, Validity, Verdict};
 use seatrial_cycles::Level;
+use seatrial_farm::histories;
 use seatrial_history::{History, Key, Mop, Observed, Op, OpType, Process, Value};
 use seatrial_inference::{Inference, RwRegister};
 use seatrial_machine::Rng;

@@ -294,14 +294,6 @@ pub(crate) fn printed(history: &History) -> String {
     history.iter().map(|op| op.to_string() + "\n").collect()
 }
 
-/// Number of random histories of a test: the default, or `SEATRIAL_HISTORIES`.
-pub(crate) fn histories(usual: u64) -> u64 {
-    let wanted = std::env::var("SEATRIAL_HISTORIES").ok();
-    wanted
-        .and_then(|wanted| wanted.parse().ok())
-        .unwrap_or(usual)
-}
-
 /// The history of a random store with changing keys, and a level to check.
 pub(crate) fn any_case(seed: u64, rng: &mut Rng) -> (Store, History, Level) {
     let store = STORES[seed as usize % STORES.len()];

@@ -1,10 +1,11 @@
 //! Checks of a stretch of a history, as they are made while a test runs, beside checks of the whole.
 
 use crate::registers::{any_inference, disturbed};
-use crate::stores::{STORES, histories, printed, random_history};
+use crate::stores::{STORES, printed, random_history};
 use crate::transactions::registers;
 use seatrial_checker::{Aims, Checker, Validity, Verdict};
 use seatrial_cycles::Level;
+use seatrial_farm::histories;
 use seatrial_history::{ChunkSource, History, Op};
 use seatrial_inference::{Inference, RwRegister};
 use seatrial_isolation::axiomatic::{AxiomaticModel, Isolation};

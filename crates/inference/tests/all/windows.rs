@@ -1,8 +1,9 @@
 //! Checks in windows, compared with checks of the whole history.
 
-use crate::stores::{Store, any_case, essence, histories, printed};
+use crate::stores::{Store, any_case, essence, printed};
 use seatrial_checker::{Validity, Verdict, certify};
 use seatrial_cycles::Level;
+use seatrial_farm::histories;
 use seatrial_history::chunk::Assembly;
 use seatrial_history::{
     ChunkSource, History, Key, Mop, Observed, Op, OpType, Process, SourceError, Take, Value,

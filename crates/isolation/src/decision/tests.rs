@@ -404,17 +404,10 @@ fn explains(all: &[Simple], model: OrderModel, witness: &OrderWitness) -> bool {
     done.count_ones() as usize == all.len()
 }
 
-fn histories(usual: u64) -> u64 {
-    let wanted = std::env::var("SEATRIAL_HISTORIES").ok();
-    wanted
-        .and_then(|wanted| wanted.parse().ok())
-        .unwrap_or(usual)
-}
-
 #[test]
 fn agrees_with_all_orders_on_small_histories() {
     let (mut holds, mut helped) = ([0; PROMISES.len()], 0);
-    let count = histories(3_000);
+    let count = seatrial_farm::histories(3_000);
     for seed in 0..count {
         let mut rng = Rng::from_seed(seed);
         let keys = 1 + rng.below(3);
@@ -450,7 +443,7 @@ fn agrees_with_all_orders_on_small_histories() {
 #[test]
 fn agrees_with_all_orders_on_contended_histories() {
     let mut holds = [0; PROMISES.len()];
-    let count = histories(1_000);
+    let count = seatrial_farm::histories(1_000);
     for seed in 0..count {
         let mut rng = Rng::from_seed(seed);
         let keys = 1 + rng.below(2);

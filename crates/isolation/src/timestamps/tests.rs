@@ -199,10 +199,9 @@ fn gathered(transactions: &[Transaction]) -> Timestamped {
 
 #[test]
 fn the_replay_finds_what_the_definition_forbids() {
-    let histories = std::env::var("SEATRIAL_HISTORIES").ok();
-    let histories = histories.map_or(3_000, |count| count.parse().unwrap());
+    let histories = seatrial_farm::histories(3_000);
     let mut rng = Rng::from_seed(2025);
-    let mut counts = [[0_u32; 2]; 4];
+    let mut counts = [[0_u64; 2]; 4];
     for round in 0..histories {
         let transactions = database(round % 3 == 0, &mut rng);
         let gathered = gathered(&transactions);

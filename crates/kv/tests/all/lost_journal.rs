@@ -174,12 +174,12 @@ fn check_seeds(servers: u32, seeds: u64) {
 
 #[test]
 fn three_nodes_replace_lost_journals() {
-    check_seeds(3, 120);
+    check_seeds(3, seatrial_farm::seeds(120));
 }
 
 #[test]
 fn five_nodes_replace_lost_journals() {
-    check_seeds(5, 50);
+    check_seeds(5, seatrial_farm::seeds(50));
 }
 
 #[test]

@@ -419,12 +419,6 @@ impl Run {
     }
 }
 
-/// `SEATRIAL_SEEDS`, or `default`.
-fn seeds(default: u64) -> u64 {
-    let asked = std::env::var("SEATRIAL_SEEDS").ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
 fn check_seeds(servers: u32, seeds: u64) {
     let (mut committed, mut unknown, mut kills) = (0, 0, 0);
     let (mut made, mut changes, mut received) = (0, 0, 0);
@@ -452,17 +446,17 @@ fn check_seeds(servers: u32, seeds: u64) {
 
 #[test]
 fn one_node_is_strictly_serializable() {
-    check_seeds(1, seeds(150));
+    check_seeds(1, seatrial_farm::seeds(150));
 }
 
 #[test]
 fn three_nodes_are_strictly_serializable() {
-    check_seeds(3, seeds(150));
+    check_seeds(3, seatrial_farm::seeds(150));
 }
 
 #[test]
 fn five_nodes_are_strictly_serializable() {
-    check_seeds(5, seeds(60));
+    check_seeds(5, seatrial_farm::seeds(60));
 }
 
 #[test]
@@ -495,7 +489,7 @@ fn every_planted_bug_is_found_within_its_seeds() {
 #[test]
 fn memberships_change_under_faults() {
     let (mut asked, mut received, mut changed) = (0, 0, 0);
-    let exploration = explore(0..150, |seed| {
+    let exploration = explore(0..seatrial_farm::seeds(150), |seed| {
         let mut run = Run::with_spares(seed, 5, 2, None);
         run.fault_spread = 5;
         let checked = run.check();
@@ -516,7 +510,7 @@ fn memberships_change_under_faults() {
     println!(
         "{asked} changes asked for, {changed} other memberships, {received} checkpoints received"
     );
-    assert!(asked > 1_000 && changed > 50);
+    assert!(asked > seatrial_farm::least(1_000) && changed > seatrial_farm::least(50));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Certificates of small histories: the verifier accepts those of the checker, and no false one.
 
-use super::{Model, Simple, apply, brute_force, initial, random_history, register_zones};
+use super::{Model, Simple, apply, brute_force, initial, random_history};
 use crate::Linearizable;
 use seatrial_checker::{Validity, certify};
 use seatrial_history::{History, Key, Op, OpType, Process, Value};
@@ -270,7 +270,7 @@ fn certified(model: Model, count: u64) -> (u64, u64) {
 
 /// All histories of a model: `SEATRIAL_HISTORIES`, or 2,000.
 fn has_certificates(model: Model) {
-    let count = register_zones::histories(2_000);
+    let count = seatrial_farm::histories(2_000);
     let (missing, invalid) = certified(model, count);
     println!(
         "{}: {count} histories, {invalid} invalid, {missing} without certificate",

@@ -5,12 +5,6 @@ use seatrial_checker::{Aims, Finding, OnlineChecker};
 use seatrial_history::chunk::Assembly;
 use seatrial_history::{Chunk, Key};
 
-/// `SEATRIAL_SEEDS`, or `default`.
-fn seeds(default: u64) -> u64 {
-    let asked = std::env::var("SEATRIAL_SEEDS").ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
 /// A started checker that searches for definite findings.
 fn started(model: Model) -> Box<dyn OnlineChecker> {
     let aims = Aims {
@@ -99,7 +93,7 @@ const WINDOWED: [Model; 7] = [
 #[test]
 fn objects_piece_by_piece_are_as_the_whole() {
     let (mut valid, mut invalid, mut early) = (0, 0, 0);
-    let count = seeds(3_500);
+    let count = seatrial_farm::seeds(3_500);
     for seed in 0..count {
         let mut rng = Rng::from_seed(seed ^ 0xc011);
         let model = WINDOWED[seed as usize % WINDOWED.len()];

@@ -103,18 +103,12 @@ fn random_entries(rng: &mut Rng, length: usize, clients: usize) -> Vec<ObjectOpe
     entries
 }
 
-/// Some histories: the usual number, or as many as `SEATRIAL_HISTORIES` says.
-pub(crate) fn histories(usual: u64) -> u64 {
-    let asked = std::env::var("SEATRIAL_HISTORIES").ok();
-    asked.and_then(|count| count.parse().ok()).unwrap_or(usual)
-}
-
 #[test]
 fn zones_agree_with_all_orders() {
     let mut zones = RegisterZones::new(64);
     let mut marks = ValueMarks::new(64);
     let mut counts = [0u64; 2];
-    let all = histories(60_000);
+    let all = seatrial_farm::histories(60_000);
     for seed in 0..all {
         let mut rng = Rng::from_seed(seed);
         let (length, clients) = (1 + rng.below(9), 1 + rng.below(5));
@@ -147,7 +141,7 @@ fn zones_agree_with_the_search_on_longer_histories() {
         table.integer(integer);
     }
     let mut counts = [0u64; 2];
-    let all = histories(3_000);
+    let all = seatrial_farm::histories(3_000);
     for seed in 0..all {
         let mut rng = Rng::from_seed(seed ^ 0x5eed);
         let mut entries = random_entries(&mut rng, 60, 5);

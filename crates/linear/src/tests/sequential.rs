@@ -1,10 +1,10 @@
 //! A user's model against all orders.
 
-use super::register_zones::histories;
 use crate::{
     Bound, Linearizability, NoLinearization, ObservedCall, SequentialModel, assert_linearizable,
     check_history,
 };
+use seatrial_farm::histories;
 use seatrial_machine::Rng;
 use std::collections::BTreeSet;
 

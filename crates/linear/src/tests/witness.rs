@@ -1,6 +1,6 @@
 //! The data of an explanation, replayed without the search that made it.
 
-use super::{Simple, apply, initial, place, random_history, register_zones, simple};
+use super::{Simple, apply, initial, place, random_history, simple};
 use crate::{Linearizable, Model};
 use seatrial_checker::{Checker as _, LinearizationWitness, Validity};
 use seatrial_history::{History, Value};
@@ -113,7 +113,7 @@ fn orders_replay_and_essential_operations_suffice() {
     const MODELS: usize = Model::ALL.len();
     let mut invalid = [0u64; MODELS];
     let mut spared = 0;
-    let all = register_zones::histories(1_500) * MODELS as u64;
+    let all = seatrial_farm::histories(1_500) * MODELS as u64;
     for seed in 0..all {
         let model = Model::ALL[seed as usize % MODELS];
         let mut rng = Rng::from_seed(7_000_000 + seed);
@@ -161,7 +161,7 @@ fn orders_replay_and_essential_operations_suffice() {
 #[test]
 fn longer_orders_replay() {
     let (mut found, mut without) = (0_u64, Vec::new());
-    for seed in 0..register_zones::histories(400) {
+    for seed in 0..seatrial_farm::histories(400) {
         let model = Model::ALL[seed as usize % Model::ALL.len()];
         // The elements of a longer collection do not fit into the text of a state.
         let length = if model.is_collection() { 40 } else { 120 };
@@ -183,7 +183,7 @@ fn longer_orders_replay() {
             }
         }
     }
-    assert!(found > 100, "{found}");
+    assert!(found > seatrial_farm::least(100), "{found}");
     // The searches for essential operations have a bound on their work, which a long object of many orders exceeds.
     assert!(
         without.len() as u64 <= found / 100,

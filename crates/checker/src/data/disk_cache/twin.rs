@@ -207,8 +207,7 @@ fn is_deposed(entries: &[Entry]) -> bool {
 
 #[test]
 fn it_agrees_with_a_search_of_all_orders() {
-    let count = std::env::var("DISK_HISTORIES").ok();
-    let count: u64 = count.and_then(|it| it.parse().ok()).unwrap_or(30_000);
+    let count = seatrial_farm::histories(30_000);
     let (mut wrong, mut left_out) = (0, 0);
     for seed in 0..count {
         let mut rng = Rng::from_seed(seed);

@@ -706,7 +706,7 @@ fn is_as_defined(history: &History, verdict: &Verdict, seed: u64) -> (Counts, bo
 #[test]
 fn logs_are_what_their_definition_says() {
     let mut found: BTreeMap<String, u64> = BTreeMap::new();
-    for seed in 0..4_000 {
+    for seed in 0..seatrial_farm::all_histories(4_000) {
         let history = traffic(&mut Rng::from_seed(seed));
         let verdict = Log.check(&history);
         let (tolerated, is_valid) = is_as_defined(&history, &verdict, seed);

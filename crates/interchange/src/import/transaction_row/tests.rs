@@ -253,10 +253,7 @@ fn compare(text: &str, format: Format, rng: &mut Rng, seed: u64) -> usize {
 
 #[test]
 fn the_quick_way_leads_to_the_same() {
-    let histories = std::env::var("SEATRIAL_HISTORIES").ok();
-    let histories = histories
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(2_000);
+    let histories = seatrial_farm::histories(2_000);
     let (mut plain, mut damaged) = (0, 0);
     for seed in 0..histories {
         let mut rng = Rng::from_seed(seed);
