@@ -18,7 +18,7 @@ const USUAL_DIVISOR: u64 = 4;
 ///
 /// # Panics
 ///
-/// If the variable is not a number: a test that takes it for something else would claim too much.
+/// If the variable is not a number, or `SEATRIAL_FARMS` is another word: a test that tried fewer cases would claim too much.
 pub fn histories(whole: u64) -> u64 {
     count(
         env::var("SEATRIAL_HISTORIES").ok().as_deref(),
@@ -41,7 +41,7 @@ pub fn all_histories(whole: u64) -> u64 {
 ///
 /// # Panics
 ///
-/// If the variable is not a number.
+/// If the variable is not a number, or `SEATRIAL_FARMS` is another word.
 pub fn seeds(whole: u64) -> u64 {
     count(
         env::var("SEATRIAL_SEEDS").ok().as_deref(),
@@ -63,7 +63,11 @@ pub fn least(whole: u64) -> u64 {
 }
 
 fn is_whole() -> bool {
-    env::var("SEATRIAL_FARMS").is_ok_and(|size| size == "whole")
+    match env::var("SEATRIAL_FARMS").ok().as_deref() {
+        None => false,
+        Some("whole") => true,
+        Some(other) => panic!("SEATRIAL_FARMS is {other:?}, expected \"whole\" or nothing"),
+    }
 }
 
 fn count(asked: Option<&str>, whole: u64, is_whole: bool) -> u64 {
