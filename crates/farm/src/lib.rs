@@ -5,7 +5,7 @@
 //!
 //! - usually a quarter, except of those whose rare cases need all, so that `cargo test --workspace` takes a few minutes;
 //! - with `SEATRIAL_FARMS=whole` all of them, as the gate does (`.ci/run`);
-//! - with `SEATRIAL_HISTORIES=N` or `SEATRIAL_SEEDS=N` exactly N.
+//! - with `SEATRIAL_HISTORIES=N` or `SEATRIAL_SEEDS=N` exactly N, and all of the other kind.
 //!
 //! Cases are numbered from 0, so the usual ones are the first of a whole run.
 
@@ -14,17 +14,18 @@ use std::env;
 /// Usually a whole run is divided by this.
 const USUAL_DIVISOR: u64 = 4;
 
+/// The number of histories that every test tries, …
+const HISTORIES: &str = "SEATRIAL_HISTORIES";
+/// … and of seeds.
+const SEEDS: &str = "SEATRIAL_SEEDS";
+
 /// Number of random histories; `SEATRIAL_HISTORIES` overrides it.
 ///
 /// # Panics
 ///
 /// If the variable is not a number, or `SEATRIAL_FARMS` is another word: a test that tried fewer cases would claim too much.
 pub fn histories(whole: u64) -> u64 {
-    count(
-        env::var("SEATRIAL_HISTORIES").ok().as_deref(),
-        whole,
-        is_whole(),
-    )
+    count(asked(HISTORIES).as_deref(), whole, is_whole())
 }
 
 /// Number of random histories of a test that says nothing without its rare ones: always all, unless `SEATRIAL_HISTORIES` has
@@ -34,7 +35,7 @@ pub fn histories(whole: u64) -> u64 {
 ///
 /// If the variable is not a number.
 pub fn all_histories(whole: u64) -> u64 {
-    count(env::var("SEATRIAL_HISTORIES").ok().as_deref(), whole, true)
+    count(asked(HISTORIES).as_deref(), whole, true)
 }
 
 /// Number of seeds of a simulation; `SEATRIAL_SEEDS` overrides it.
@@ -43,28 +44,30 @@ pub fn all_histories(whole: u64) -> u64 {
 ///
 /// If the variable is not a number, or `SEATRIAL_FARMS` is another word.
 pub fn seeds(whole: u64) -> u64 {
-    count(
-        env::var("SEATRIAL_SEEDS").ok().as_deref(),
-        whole,
-        is_whole(),
-    )
+    count(asked(SEEDS).as_deref(), whole, is_whole())
 }
 
-/// How often the cases that are tried must show something that a whole run shows at least `whole` times: in proportion, except
-/// that a number given by `SEATRIAL_HISTORIES` or `SEATRIAL_SEEDS` is held against the bound of a whole run.
+/// How often the cases that are tried must show something that a whole run shows at least `whole` times: in proportion. Numbers
+/// from the environment are held against the bound of a whole run.
 pub fn least(whole: u64) -> u64 {
-    let is_given = |name| env::var_os(name).is_some();
-    let is_part = !is_whole() && !is_given("SEATRIAL_HISTORIES") && !is_given("SEATRIAL_SEEDS");
-    if is_part {
-        whole / USUAL_DIVISOR
-    } else {
+    if is_whole() {
         whole
+    } else {
+        whole / USUAL_DIVISOR
     }
 }
 
+fn asked(name: &str) -> Option<String> {
+    env::var(name).ok()
+}
+
+/// Are tests whole whose number the environment does not have? Also when it has that of the other kind: bounds are those of a
+/// whole run then.
 fn is_whole() -> bool {
-    match env::var("SEATRIAL_FARMS").ok().as_deref() {
-        None => false,
+    match asked("SEATRIAL_FARMS").as_deref() {
+        None => [HISTORIES, SEEDS]
+            .into_iter()
+            .any(|name| asked(name).is_some()),
         Some("whole") => true,
         Some(other) => panic!("SEATRIAL_FARMS is {other:?}, expected \"whole\" or nothing"),
     }

@@ -6,6 +6,7 @@ use crate::{
     CachedLog, Config, Consensus, EntryLog, LogEntry, Members, Payload, Role, SnapshotMark,
     StartPoint, Vote,
 };
+use seatrial_farm::seeds;
 use seatrial_machine::Time;
 use std::sync::Once;
 use std::time::Duration;
@@ -78,16 +79,12 @@ fn find(bug: ConsensusBug, scenario: Scenario, budget: u64) -> (u64, String) {
 
 #[test]
 fn one_node() {
-    run_clean(
-        "1 node",
-        Scenario { voters: 1, ..THREE },
-        seatrial_farm::seeds(20),
-    );
+    run_clean("1 node", Scenario { voters: 1, ..THREE }, seeds(20));
 }
 
 #[test]
 fn three_nodes() {
-    run_clean("3 nodes", THREE, seatrial_farm::seeds(60));
+    run_clean("3 nodes", THREE, seeds(60));
 }
 
 #[test]
@@ -98,25 +95,17 @@ fn three_nodes_bad_network() {
         overtaking: 0.3,
         ..THREE
     };
-    run_clean("3 nodes, bad network", bad, seatrial_farm::seeds(40));
+    run_clean("3 nodes, bad network", bad, seeds(40));
 }
 
 #[test]
 fn five_nodes() {
-    run_clean(
-        "5 nodes",
-        Scenario { voters: 5, ..THREE },
-        seatrial_farm::seeds(20),
-    );
+    run_clean("5 nodes", Scenario { voters: 5, ..THREE }, seeds(20));
 }
 
 #[test]
 fn seven_nodes() {
-    run_clean(
-        "7 nodes",
-        Scenario { voters: 7, ..THREE },
-        seatrial_farm::seeds(10),
-    );
+    run_clean("7 nodes", Scenario { voters: 7, ..THREE }, seeds(10));
 }
 
 #[test]
@@ -124,7 +113,7 @@ fn membership_changes() {
     run_clean(
         "3 nodes and 2 spares",
         Scenario { spares: 2, ..THREE },
-        seatrial_farm::seeds(40),
+        seeds(40),
     );
     let many = Scenario {
         voters: 5,
@@ -133,7 +122,7 @@ fn membership_changes() {
         overtaking: 0.2,
         ..THREE
     };
-    run_clean("5 nodes and 2 spares", many, seatrial_farm::seeds(10));
+    run_clean("5 nodes and 2 spares", many, seeds(10));
 }
 
 #[test]
@@ -144,7 +133,7 @@ fn laggards_by_checkpoint() {
             checkpoint_every: 5,
             ..THREE
         },
-        seatrial_farm::seeds(40),
+        seeds(40),
     );
 }
 
