@@ -7,8 +7,8 @@ use crate::owner_machine::{OwnerSettings, owner_machine};
 use crate::volume_calls::VolumeCalls;
 use crate::volume_file::VolumeFile;
 use seatrial_host::{serve_guest, terminated};
+use seatrial_nbd::NbdExport;
 use seatrial_suite::{Report, SuiteError};
-use seatrial_volume::nbd::NbdExport;
 use seatrial_volume::{
     Geometry, GuestError, GuestReply, GuestRequest, MirrorStatus, SweepKind, Upstairs, VolumeStatus,
 };

@@ -17,7 +17,7 @@
 //!
 //! # What is absent
 //!
-//! - No byte of the protocol NBD: `seatrial_volume::nbd` has it, without sockets.
+//! - No byte of the protocol NBD: `seatrial_nbd` has it, without sockets.
 //! - No cache and no read-ahead: the kernel of the client has both.
 //! - No queue without a bound: requests and bytes in flight are counted before a payload is read.
 

@@ -1,7 +1,7 @@
 //! One connection of an NBD client.
 
 use crate::nbd_server::SharedServer;
-use seatrial_volume::nbd::{
+use seatrial_nbd::{
     ConnectionNumber, HEADER_LENGTH, NbdHandshake, NbdHeader, NbdProgress, NbdReply, NbdRequest,
     NbdSession, OPTION_LENGTH_MAX,
 };

@@ -3,7 +3,7 @@
 use crate::nbd_connection::{self, ReplyQueue};
 use crate::volume_calls::{NBD_REQUESTS_MAX, VolumeCalls};
 use seatrial_machine::Ticket;
-use seatrial_volume::nbd::{
+use seatrial_nbd::{
     ConnectionNumber, NbdExport, NbdOutput, NbdReply, NbdRequest, NbdRequests, NbdSession,
 };
 use seatrial_volume::{GuestReply, GuestRequest};

@@ -14,7 +14,7 @@
 //!
 //! `geometry`, `guest`, `status`; `block_context` and `seal` (a block and its encryption), `lineage`, `volume_message`;
 //! `downstairs` with its folder, `upstairs` with its folder; `guest_message`, `upstairs_server` and `guest_client` (guests in
-//! other processes); `nbd` (the protocol NBD); `volume_bug` (bugs for tests of the tests).
+//! other processes); `volume_bug` (bugs for tests of the tests).
 //!
 //! # What is absent
 //!
@@ -30,7 +30,6 @@ mod guest;
 mod guest_client;
 mod guest_message;
 mod lineage;
-pub mod nbd;
 mod seal;
 mod status;
 mod upstairs;

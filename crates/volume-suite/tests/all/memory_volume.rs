@@ -2,7 +2,7 @@
 
 use seatrial_host::{GuestOptions, PeerOptions, Protocol, serve_guest};
 use seatrial_machine::{Input, Machine, Output, Ticket, Time};
-use seatrial_volume::nbd::NbdExport;
+use seatrial_nbd::NbdExport;
 use seatrial_volume::{BlockSpan, GuestError, GuestReply, GuestRequest};
 use seatrial_volume_suite::{NbdAddress, NbdLimits, NbdServer, NbdSocket, VolumeCalls};
 use std::collections::BTreeMap;

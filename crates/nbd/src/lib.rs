@@ -6,6 +6,9 @@
 //! of a guest, and their replies into bytes.
 //!
 //! Every length is checked before memory is reserved for it, and no bytes make these functions panic.
+//!
+//! What is absent: sockets, threads and clocks; TLS; and the blocks themselves, since an export is what answers
+//! [`GuestRequest`](seatrial_volume::GuestRequest)s.
 
 mod handshake;
 mod nbd_request;

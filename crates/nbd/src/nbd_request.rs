@@ -1,6 +1,7 @@
 //! Requests of a client after the handshake: headers, flags and errors.
 
-use super::handshake::NbdSession;
+use crate::handshake::NbdSession;
+use seatrial_volume::REQUEST_LENGTH_MAX;
 
 /// Bytes of a request without its payload.
 pub const HEADER_LENGTH: usize = 28;
@@ -173,7 +174,7 @@ impl NbdHeader {
                 NbdErrno::Invalid
             });
         }
-        if self.memory() > crate::REQUEST_LENGTH_MAX {
+        if self.memory() > REQUEST_LENGTH_MAX {
             return Err(if command == Read {
                 NbdErrno::Overflow
             } else {

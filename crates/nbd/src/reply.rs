@@ -1,7 +1,7 @@
 //! Replies to requests: simple ones, and structured ones in chunks.
 
-use super::handshake::ALLOCATION_CONTEXT;
-use super::nbd_request::{FLAG_DF, FLAG_REQ_ONE, NbdErrno, NbdHeader};
+use crate::handshake::ALLOCATION_CONTEXT;
+use crate::nbd_request::{FLAG_DF, FLAG_REQ_ONE, NbdErrno, NbdHeader};
 
 const SIMPLE_MAGIC: u32 = 0x6744_6698;
 const STRUCTURED_MAGIC: u32 = 0x668e_33ef;

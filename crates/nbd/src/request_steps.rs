@@ -1,9 +1,9 @@
 //! One request of a client as requests of a guest, one after the other.
 
-use super::handshake::NbdSession;
-use super::nbd_request::{FLAG_FUA, FLAG_NO_HOLE, NbdCommand, NbdRequest};
-use super::reply::{NbdReply, ReplyForm};
-use crate::{BlockNumber, BlockSpan, GuestReply, GuestRequest, REQUEST_LENGTH_MAX};
+use crate::handshake::NbdSession;
+use crate::nbd_request::{FLAG_FUA, FLAG_NO_HOLE, NbdCommand, NbdRequest};
+use crate::reply::{NbdReply, ReplyForm};
+use seatrial_volume::{BlockNumber, BlockSpan, GuestReply, GuestRequest, REQUEST_LENGTH_MAX};
 use std::ops::Range;
 
 /// What a change writes.
@@ -39,7 +39,7 @@ enum StepKind {
 /// A request under way. At most one request of a guest is outstanding, so its driver's queue needs one place for it.
 ///
 /// A change of whole blocks is one request up to [`REQUEST_LENGTH_MAX`] bytes. A block that changes in part is read and
-/// written back; [`NbdRequests`](super::NbdRequests) keeps other changes of it out meanwhile.
+/// written back; [`NbdRequests`](crate::NbdRequests) keeps other changes of it out meanwhile.
 #[derive(Debug)]
 pub(super) struct RequestSteps {
     form: ReplyForm,
@@ -58,7 +58,7 @@ pub(super) struct RequestSteps {
 }
 
 impl RequestSteps {
-    /// The steps of a request that was [checked](super::NbdHeader::check).
+    /// The steps of a request that was [checked](crate::NbdHeader::check).
     pub(super) fn new(
         request: NbdRequest,
         command: NbdCommand,

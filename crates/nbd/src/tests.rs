@@ -2,8 +2,10 @@
 
 use super::NbdErrno::{Invalid, NoSpace, Overflow};
 use super::*;
-use crate::{BlockNumber, BlockSpan, GuestReply, GuestRequest, REQUEST_LENGTH_MAX};
 use seatrial_machine::{Rng, Ticket};
+use seatrial_volume::{
+    BlockNumber, BlockSpan, GuestError, GuestReply, GuestRequest, REQUEST_LENGTH_MAX,
+};
 
 const BLOCK: usize = 512;
 
@@ -447,7 +449,7 @@ fn errors_have_the_numbers_of_the_protocol() {
         let Some(NbdOutput::Guest(ticket, _)) = out.pop() else {
             panic!("no read");
         };
-        let failed = GuestReply::Failed(crate::GuestError::Inactive);
+        let failed = GuestReply::Failed(GuestError::Inactive);
         requests.on_reply(ticket, failed.clone(), &mut out);
         requests.on_reply(ticket, failed, &mut out); // a reply to no request
         let [NbdOutput::Reply(3, reply)] = &out[..] else {

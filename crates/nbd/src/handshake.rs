@@ -1,7 +1,7 @@
 //! The handshake: fixed newstyle, with all options that do not need TLS.
 
-use super::nbd_request::{NbdError, NbdFields};
-use crate::REQUEST_LENGTH_MAX;
+use crate::nbd_request::{NbdError, NbdFields};
+use seatrial_volume::REQUEST_LENGTH_MAX;
 
 /// Longest data of an option, in bytes; longer data is skipped and refused.
 pub const OPTION_LENGTH_MAX: usize = 16 << 10;

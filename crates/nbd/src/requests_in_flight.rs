@@ -1,11 +1,11 @@
 //! The requests of all connections of an export, under way.
 
-use super::handshake::NbdSession;
-use super::nbd_request::{NbdCommand, NbdErrno, NbdRequest};
-use super::reply::{NbdReply, ReplyForm};
-use super::request_steps::RequestSteps;
-use crate::{GuestError, GuestReply, GuestRequest};
+use crate::handshake::NbdSession;
+use crate::nbd_request::{NbdCommand, NbdErrno, NbdRequest};
+use crate::reply::{NbdReply, ReplyForm};
+use crate::request_steps::RequestSteps;
 use seatrial_machine::Ticket;
+use seatrial_volume::{GuestError, GuestReply, GuestRequest};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Number of a connection, given by the driver.
