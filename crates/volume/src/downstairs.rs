@@ -454,16 +454,18 @@ impl Downstairs {
                 spans,
                 map,
             } if fits(&spans, read_max) && self.region.map(&map).is_some() => {
-                let read = PendingRead {
-                    from,
-                    session,
-                    id,
-                    spans,
-                    map,
-                    since: self.figures.now,
-                    is_repeated: false,
-                };
-                self.read(read, out);
+                if !self.is_reading(session, id) {
+                    let read = PendingRead {
+                        from,
+                        session,
+                        id,
+                        spans,
+                        map,
+                        since: self.figures.now,
+                        is_repeated: false,
+                    };
+                    self.read(read, out);
+                }
                 return;
             }
             ToReplica::Versions {
@@ -503,6 +505,14 @@ impl Downstairs {
         };
         let message = reply.encode();
         out.push(Output::Send { to: from, message });
+    }
+
+    /// Is the answer to this question under way? A question that is asked again needs no second one: on a slow disk everything
+    /// would be read again and again, and the replica would fall ever further behind.
+    fn is_reading(&self, session: SessionNumber, id: u64) -> bool {
+        let waiting = self.unwritten.iter().map(|(_, read)| read);
+        let mut under_way = self.reads.values().chain(waiting);
+        under_way.any(|it| (it.session, it.id) == (session, id))
     }
 
     /// Begins a read, or lets it wait until the slots can be read.
