@@ -201,8 +201,10 @@ fn replica_json(replica: &MirrorStatus) -> Value {
         "reason": replica.reason,
         "unacknowledged": replica.unacknowledged,
         "repairs": repairs,
+        "replays": replica.replays,
         "repaired_blocks": repaired_blocks,
         "chunks_left": replica.chunks_left,
+        "writes_left": replica.writes_left,
         "resent": replica.resent,
         "damaged": replica.damaged,
     })

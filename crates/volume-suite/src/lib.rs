@@ -73,7 +73,7 @@ pub struct Volume;
 
 /// The bugs that can be planted, and the number of seeds within which `sim volume` must find each. (Three more
 /// are found by the crate's own tests: an assertion, a replica that lies, and replicas that are compared with each other.)
-const BUGS: [PlantedBug; 11] = [
+const BUGS: [PlantedBug; 12] = [
     planted(
         VolumeBug::FlushAtOneCopy,
         "a flush is acknowledged by one replica",
@@ -118,6 +118,11 @@ const BUGS: [PlantedBug; 11] = [
         VolumeBug::ReadOvertakesWrite,
         "a read does not wait for the writes before it",
         10,
+    ),
+    planted(
+        VolumeBug::ReplayGap,
+        "a replica that lacks more than what was kept for it is not compared",
+        1_000,
     ),
     planted(
         VolumeBug::FillOverwrites,

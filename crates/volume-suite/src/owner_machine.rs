@@ -16,6 +16,8 @@ use std::time::Duration;
 pub(crate) struct OwnerSettings {
     /// Bytes of writes that are not durable yet.
     pub(crate) memory: usize,
+    /// Bytes of writes that are kept for a replica that is away.
+    pub(crate) repair_memory: usize,
     /// Requests up to this length are encrypted in the machine's thread; `None`: the usual length.
     pub(crate) inline: Option<usize>,
     /// Serves the status page.
@@ -35,6 +37,7 @@ pub(crate) fn owner_machine(
     let mut options = UpstairsOptions::new(file.geometry, file.key()?, replicas, start);
     options.quorum = file.quorum;
     options.retained_bytes_max = settings.memory;
+    options.kept_bytes_max = settings.repair_memory;
     if let Some(inline) = settings.inline {
         options.inline_bytes_max = inline;
     }

@@ -282,6 +282,7 @@ fn bench_native(
     }
     let settings = OwnerSettings {
         memory: 64 << 20,
+        repair_memory: 128 << 20,
         ..OwnerSettings::default()
     };
     let (print, text) = (setup.print, Arc::new(Mutex::new(CSV_HEAD.to_owned())));

@@ -15,7 +15,7 @@ use crate::volume_file::{
     FILE_NAME, KEY_NAME, LINK_KEY_NAME, REPLICAS_MAX, VolumeFile, key_text, parse_size,
 };
 use seatrial_host::{StatusListener, TlsCredentials, create_folder, random_bytes};
-use seatrial_machine::NodeId;
+use seatrial_machine::{NodeId, counted};
 use seatrial_suite::{
     SuiteError, SuiteTool, TLS_CA, TLS_CERT, TLS_KEY, ToolArgument, ToolExit, ToolOption,
     ToolSetup, read_tls,
@@ -119,6 +119,12 @@ const MEMORY: ToolOption = ToolOption {
     about: "Mebibytes of writes that are not durable yet, 8 to 4096; clients may have four times as much in flight",
     default: Some("64"),
 };
+const REPAIR_MEMORY: ToolOption = ToolOption {
+    name: "repair-memory",
+    value_name: Some("MIB"),
+    about: "Mebibytes of writes that are kept for a replica that is away, 0 to 4096; one that missed more is compared with another",
+    default: Some("128"),
+};
 pub(crate) const INLINE: ToolOption = ToolOption {
     name: "inline",
     value_name: Some("SIZE"),
@@ -186,7 +192,10 @@ pub(crate) const TOOLS: &[SuiteTool] = &[
         name: "attach",
         about: "Take a volume and serve it to NBD clients",
         arguments: &[VOLUME],
-        options: &[&[NBD, READ_ONLY, MEMORY, INLINE, HTTP], CERTIFICATES],
+        options: &[
+            &[NBD, READ_ONLY, MEMORY, REPAIR_MEMORY, INLINE, HTTP],
+            CERTIFICATES,
+        ],
         notes: ATTACH_NOTES,
         run: attach,
     },
@@ -433,6 +442,7 @@ fn attach(setup: &ToolSetup<'_>) -> Result<ToolExit, SuiteError> {
     };
     let settings = OwnerSettings {
         memory: (setup.values.number(MEMORY.name, 8..=4_096, 64)? as usize) << 20,
+        repair_memory: (setup.values.number(REPAIR_MEMORY.name, 0..=4_096, 128)? as usize) << 20,
         inline,
         http: status_listener(setup, "volume")?,
         tls: certificates(setup, &file)?,
@@ -534,15 +544,19 @@ fn print_replica(setup: &ToolSetup<'_>, replica: &Value) {
     } else {
         format!(" ({reason})")
     };
+    let left = match (of("chunks_left"), of("writes_left")) {
+        (0, writes) => counted(writes, "write"),
+        (chunks, _) => counted(chunks, "chunk"),
+    };
     (setup.print)(format_args!(
-        "{} {}{reason}: {} unacknowledged, {} sent again, {} repairs of {} blocks, {} chunks left, {} damaged",
+        "{} {}{reason}: {} unacknowledged, {} sent again, {} repairs of {} blocks, {} left, {} damaged",
         text("node"),
         text("state"),
         of("unacknowledged"),
         of("resent"),
         of("repairs"),
         of("repaired_blocks"),
-        of("chunks_left"),
+        left,
         of("damaged")
     ));
 }

@@ -67,15 +67,24 @@ struct WorldSizes {
     log_slack: u64,
     inline: usize,
     retained: usize,
+    kept: usize,
 }
 
 impl WorldSizes {
     fn draw(mut rng: Rng) -> WorldSizes {
+        // In half of the worlds every replica that was away is compared.
+        let mut draw = rng.fork("kept");
+        let kept = if draw.chance(0.5) {
+            0
+        } else {
+            10_000 << draw.below(7)
+        };
         WorldSizes {
             map_interval: 20_000 << rng.below(6),
             log_slack: 30_000 << rng.below(6),
             inline: if rng.chance(0.5) { 600 } else { 8_192 },
             retained: 20_000 << rng.below(5),
+            kept,
         }
     }
 }
@@ -135,6 +144,7 @@ impl SimulatedSystem for VolumeWorld {
                 silence: latency * 60,
                 flush_interval: latency * 20,
                 retained_bytes_max: sizes.retained,
+                kept_bytes_max: sizes.kept,
                 inline_bytes_max: sizes.inline,
                 sweep_piece: 4_096,
                 parent: parent.clone().map(|it| it as Arc<dyn ParentVolume>),

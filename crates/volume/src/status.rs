@@ -143,8 +143,12 @@ pub struct MirrorStatus {
     pub unacknowledged: u64,
     /// Repairs that were begun, and blocks that they copied.
     pub repairs: [u64; 2],
+    /// How many of the repairs sent what was kept, without a comparison.
+    pub replays: u64,
     /// Chunks left to compare in the repair under way.
     pub chunks_left: u64,
+    /// Kept writes left to send in it.
+    pub writes_left: u64,
     /// Messages sent again.
     pub resent: u64,
     /// Blocks that it could not deliver intact.

@@ -3,11 +3,14 @@
 mod activation;
 mod flushes;
 mod guest_reads;
+mod kept_repair;
+mod kept_writes;
 mod live_repair;
 mod mirror;
 mod parent;
 mod questions;
 mod repair_batch;
+
 mod seal_jobs;
 mod stream_items;
 mod sweeps;
@@ -26,6 +29,7 @@ use crate::volume_message::FromReplica;
 use activation::ActivationPhase;
 use flushes::Flushes;
 use guest_reads::GuestReads;
+use kept_writes::KeptWrites;
 use live_repair::Repair;
 use mirror::Mirror;
 pub use parent::ParentVolume;
@@ -70,6 +74,8 @@ pub struct UpstairsOptions {
     pub flush_interval: Duration,
     /// Bytes of writes that may be under way or not durable; further ones wait.
     pub retained_bytes_max: usize,
+    /// Bytes of writes that are kept for a replica that is away, besides those. One that missed more is compared with another.
+    pub kept_bytes_max: usize,
     /// Longer writes are encrypted, and longer reads decrypted, by jobs.
     pub inline_bytes_max: usize,
     /// Batches of chunks that one repair has under way.
@@ -82,11 +88,9 @@ pub struct UpstairsOptions {
     pub repair_rate: u64,
     /// … while guests use the volume, …
     pub repair_rate_busy: u64,
-    /// … and while guests use it, of the first `repair_first` bytes of a repair: what a replica missed in a restart is copied
-    /// within a second.
-    pub repair_rate_first: u64,
-    /// Bytes of a repair that are copied at that rate.
-    pub repair_first: u64,
+    /// … and while guests use it, of writes that were kept, which cost less: what a replica missed in a restart is there within a
+    /// second.
+    pub repair_rate_kept: u64,
     /// Bytes a second that each sweep over all blocks may read or write.
     pub sweep_rate: u64,
     /// Bytes that a sweep handles at once, at most [`READ_LENGTH_MAX`](crate::READ_LENGTH_MAX).
@@ -98,14 +102,12 @@ pub struct UpstairsOptions {
 }
 
 impl UpstairsOptions {
-    /// Bytes a second that a repair may copy which has copied this many.
-    fn rate_of_repair(&self, is_busy: bool, copied: u64) -> u64 {
-        if !is_busy {
-            self.repair_rate
-        } else if copied < self.repair_first {
-            self.repair_rate_first
-        } else {
-            self.repair_rate_busy
+    /// Bytes a second that a repair may copy, of kept writes or of what it reads.
+    const fn rate_of_repair(&self, is_busy: bool, is_replay: bool) -> u64 {
+        match (is_busy, is_replay) {
+            (false, _) => self.repair_rate,
+            (true, true) => self.repair_rate_kept,
+            (true, false) => self.repair_rate_busy,
         }
     }
 
@@ -128,14 +130,14 @@ impl UpstairsOptions {
             silence: Duration::from_secs(3),
             flush_interval: Duration::from_millis(500),
             retained_bytes_max: 64 << 20,
+            kept_bytes_max: 128 << 20,
             inline_bytes_max: 8 << 10,
             repair_window: 4,
             repair_chunks: 32,
             repair_piece: 256 << 10,
             repair_rate: 200 << 20,
-            repair_rate_busy: 48 << 20,
-            repair_rate_first: 96 << 20,
-            repair_first: 128 << 20,
+            repair_rate_busy: 24 << 20,
+            repair_rate_kept: 80 << 20,
             sweep_rate: 100 << 20,
             sweep_piece: 256 << 10,
             parent: None,
@@ -150,13 +152,14 @@ impl UpstairsOptions {
 /// It is acknowledged to the guest at once, and kept until it is durable on a quorum and carried out by every replica in session
 /// (`stream_items`). A read goes to one replica that has carried out every earlier write to its blocks (`guest_reads`).
 /// Because a block's newest version wins wherever it arrives, writes need no order among themselves, a message may be sent
-/// twice, and a replica may be repaired while it is written (`live_repair`).
+/// twice, and a replica may be repaired while it is written: with the writes that were kept for it (`kept_repair`), or with the
+/// blocks of another one that differ (`live_repair`).
 ///
 /// An activation is a generation granted durably by a quorum, a replica among them whose last flush is the newest, the others
 /// made equal to it, and a flush (`activation`). From then on a quorum has everything that was ever acknowledged as durable.
 ///
-/// Its loop: a request or a message → outputs; a tick looks after what is late. Memory: the retained writes, which are bounded,
-/// and the requests of the guest. Cost: a copy of each write for each replica.
+/// Its loop: a request or a message → outputs; a tick looks after what is late. Memory: the retained writes and the kept ones,
+/// both bounded, and the requests of the guest. Cost: a copy of each write for each replica.
 #[derive(Debug)]
 pub struct Upstairs {
     options: UpstairsOptions,
@@ -169,6 +172,7 @@ pub struct Upstairs {
     lineage: Lineage,
     mirrors: Vec<Mirror>,
     items: StreamItems,
+    kept: KeptWrites,
     flushes: Flushes,
     reads: GuestReads,
     questions: Questions,
@@ -223,6 +227,7 @@ impl Upstairs {
                 .map(|node| Mirror::new(*node))
                 .collect(),
             items: StreamItems::default(),
+            kept: KeptWrites::new(options.kept_bytes_max),
             flushes: Flushes::default(),
             reads: GuestReads::default(),
             questions: Questions::default(),
@@ -291,7 +296,9 @@ impl Upstairs {
             reason: mirror.reason.clone(),
             unacknowledged: mirror.unacknowledged() as u64,
             repairs: mirror.repairs,
+            replays: mirror.replays,
             chunks_left: self.repairs.get(&at).map_or(0, Repair::chunks_left),
+            writes_left: self.writes_left(at),
             resent: mirror.resent,
             damaged: mirror.damaged,
         }
@@ -581,6 +588,7 @@ impl Machine for Upstairs {
 
     fn check_invariants(&self) {
         self.items.check();
+        self.kept.check();
         for mirror in &self.mirrors {
             mirror.check();
         }
@@ -611,14 +619,12 @@ mod tests {
         };
         let keys = KeyRing::new(geometry.volume, &[7; crate::KEY_LENGTH]);
         let options = UpstairsOptions::new(geometry, keys, vec![NodeId::server(1)], 1);
-        let first = options.repair_first;
-        let rate = |is_busy, copied| options.rate_of_repair(is_busy, copied);
-        assert_eq!(rate(true, 0), options.repair_rate_first);
-        assert_eq!(rate(true, first - 1), options.repair_rate_first);
-        assert_eq!(rate(true, first), options.repair_rate_busy);
-        assert_eq!(rate(false, 0), options.repair_rate);
-        assert_eq!(rate(false, first), options.repair_rate);
-        assert!(options.repair_rate_busy < options.repair_rate_first);
-        assert!(options.repair_rate_first < options.repair_rate);
+        let rate = |is_busy, is_replay| options.rate_of_repair(is_busy, is_replay);
+        assert_eq!(rate(true, true), options.repair_rate_kept);
+        assert_eq!(rate(true, false), options.repair_rate_busy);
+        assert_eq!(rate(false, false), options.repair_rate);
+        assert_eq!(rate(false, true), options.repair_rate);
+        assert!(options.repair_rate_busy < options.repair_rate_kept);
+        assert!(options.repair_rate_kept < options.repair_rate);
     }
 }

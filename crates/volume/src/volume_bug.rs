@@ -29,6 +29,8 @@ pub enum VolumeBug {
     ReadOvertakesWrite,
     /// What a replica changed after its last flush is not repaired.
     GhostsKept,
+    /// A replica that lacks a write more than what was kept is not compared.
+    ReplayGap,
     /// Filling a clone overwrites what a guest has written meanwhile.
     FillOverwrites,
     /// Sealing with a new key does not keep writes of guests out.
@@ -37,7 +39,7 @@ pub enum VolumeBug {
 
 impl VolumeBug {
     /// All of them.
-    pub const ALL: [VolumeBug; 14] = [
+    pub const ALL: [VolumeBug; 15] = [
         VolumeBug::ForgottenGeneration,
         VolumeBug::FlushAtOneCopy,
         VolumeBug::MissingSync,
@@ -50,6 +52,7 @@ impl VolumeBug {
         VolumeBug::ReadsWhileRepairing,
         VolumeBug::ReadOvertakesWrite,
         VolumeBug::GhostsKept,
+        VolumeBug::ReplayGap,
         VolumeBug::FillOverwrites,
         VolumeBug::RekeyWithoutLock,
     ];
@@ -69,6 +72,7 @@ impl VolumeBug {
             VolumeBug::ReadsWhileRepairing => "reads-while-repairing",
             VolumeBug::ReadOvertakesWrite => "read-overtakes-write",
             VolumeBug::GhostsKept => "ghosts-kept",
+            VolumeBug::ReplayGap => "replay-gap",
             VolumeBug::FillOverwrites => "fill-overwrites",
             VolumeBug::RekeyWithoutLock => "rekey-without-lock",
         }

@@ -321,6 +321,13 @@ def until_active(seatrial, disk, repairs=0):
     sys.exit("a replica is not repaired")
 
 
+def writes_a_second(seatrial, disk, what):
+    """Writes of guests a second while `what` runs."""
+    first, begun = status(seatrial, disk)["writes"], time.monotonic()
+    what()
+    return (status(seatrial, disk)["writes"] - first) / (time.monotonic() - begun)
+
+
 def outage(seatrial, folder, rows, times=5):
     server = volume(seatrial, folder)
     disk = folder / "disk"
@@ -330,14 +337,17 @@ def outage(seatrial, folder, rows, times=5):
         time.sleep(3)
         for turn in range(int(times)):
             before = until_active(seatrial, disk, -1)
+            usual = writes_a_second(seatrial, disk, lambda: time.sleep(2))
             server.processes[1].kill()
             server.processes[1].wait()
             time.sleep(0.3)
             begun = time.monotonic()
             server.processes[1] = replica(seatrial, disk, 2)
-            found = until_active(seatrial, disk, before["repairs"])
+            found = {}
+            during = writes_a_second(seatrial, disk, lambda: found.update(until_active(seatrial, disk, before["repairs"])))
             rows.add(round=turn + 1, seconds_until_repaired=round(time.monotonic() - begun, 3),
-                     blocks=found["repaired_blocks"] - before["repaired_blocks"])
+                     blocks=found["repaired_blocks"] - before["repaired_blocks"], replays=found.get("replays", 0),
+                     writes_per_second=round(usual), during_repair_percent=round(100 * during / usual))
             time.sleep(2)
         guest.kill()
         guest.wait()
@@ -381,6 +391,7 @@ def cost(seatrial, folder, rows, times=3):
         fill(server.uri())
         for turn in range(int(times)):
             before = until_active(seatrial, disk, -1)
+            time.sleep(1)
             away = server.processes.pop(1)
             away.kill()
             away.wait()

@@ -132,6 +132,7 @@ impl Upstairs {
             self.mirrors[at].attach_at = now;
         }
         self.items.clear();
+        self.kept.clear();
     }
 
     /// Attaches to replicas without a session, and ends those of silent ones.

@@ -1,4 +1,4 @@
-//! Repair of a replica: what it lacks is found by comparing versions, and copied while it takes part.
+//! Repair of a replica: what it lacks was kept or is found by comparing versions, and is copied while it takes part.
 
 use crate::block_context::BlockVersion;
 use crate::downstairs::CHUNK_BLOCKS;
@@ -6,6 +6,7 @@ use crate::geometry::{BlockSpan, block_count};
 use crate::lineage::Mark;
 use crate::status::MirrorState;
 use crate::upstairs::activation::ActivationPhase;
+use crate::upstairs::kept_repair::Replay;
 use crate::upstairs::mirror::{CopiedSlots, Sent};
 use crate::upstairs::questions::Asker;
 use crate::upstairs::repair_batch::{BatchStep, RepairBatch, VerifiedPiece, VerifySlots};
@@ -40,7 +41,8 @@ enum ChunkListing {
 /// Source and target agree up to a flush of their common history ([`crate::Lineage::common_flush`]). The chunks that either
 /// changed after it are compared block by block, and blocks with another version are copied. The target gets every new write
 /// meanwhile; it keeps what this generation wrote if it is newer, so copying needs no lock. Snapshots that the target lacks are
-/// copied first. When everything is carried out there, the target has everything, and counts from the next flush on.
+/// copied first. If all that it lacks was kept for it ([`Replay`]), that is sent, and nothing is compared. When everything is
+/// carried out there, the target has everything, and counts from the next flush on.
 ///
 /// Chunks are compared in batches, some of which are under way side by side, and a message has a piece of a batch
 /// ([`RepairBatch`]): after random writes the blocks to copy are far apart, and a message for each costs more than the block.
@@ -67,10 +69,10 @@ pub(crate) struct Repair {
     begins_after: u64,
     /// The last message of the target's stream with a copy.
     last_number: u64,
-    /// Bytes that were copied or are being copied.
-    copied: u64,
+    /// The writes that were kept for the target and are sent, if that is all that it lacks.
+    pub(crate) replay: Option<Replay>,
     /// Bytes that may be copied at once, and when they were counted.
-    budget: i64,
+    pub(crate) budget: i64,
     budget_at: Time,
 }
 
@@ -109,7 +111,7 @@ impl Upstairs {
             .common_flush(here, &mirror.lineage, mirror.mark);
         mirror.repairs[0] += 1;
         let has = |name: &(MapName, u64)| mirror.snapshots.contains(name);
-        let missing = self
+        let missing: VecDeque<(MapName, u64)> = self
             .snapshots
             .iter()
             .filter(|it| !has(it))
@@ -124,6 +126,9 @@ impl Upstairs {
         for name in surplus {
             self.send_numbered(now, target, Sent::DropSnapshot(name), out);
         }
+        // A snapshot that was made meanwhile is copied from another replica, and so is the volume.
+        let replay = self.replay_for(target).filter(|_| missing.is_empty());
+        self.mirrors[target].replays += u64::from(replay.is_some());
         self.tickets += 1;
         let repair = Repair {
             id: RepairId {
@@ -141,7 +146,7 @@ impl Upstairs {
             is_sent: false,
             begins_after: 0,
             last_number: 0,
-            copied: 0,
+            replay,
             budget: 0,
             budget_at: Time::ZERO,
         };
@@ -160,6 +165,9 @@ impl Upstairs {
             return;
         };
         let (id, source, since) = (repair.id, repair.source, repair.since);
+        if repair.replay.is_some() {
+            return self.step_repair(now, target, out);
+        }
         let Some((name, flush)) = repair.snapshots.pop_front() else {
             repair.map.clear();
             repair.listing = ChunkListing::OfSource;
@@ -242,11 +250,12 @@ impl Upstairs {
         let Some(repair) = self.repairs.get_mut(&target) else {
             return;
         };
-        let rate = options.rate_of_repair(self.is_busy, repair.copied);
+        let rate = options.rate_of_repair(self.is_busy, repair.replay.is_some());
         if !self.mirrors[target].has_applied(repair.begins_after) {
             return;
         }
         repair.refill(now, rate, options.tick);
+        self.copy_kept(now, target, out);
         self.copy_pieces(now, target, out);
         self.compare_batches(now, target, out);
         self.end_map(now, target, out);
@@ -270,7 +279,6 @@ impl Upstairs {
                 let piece = batch.next_piece(blocks_max);
                 let bytes = block_count(&piece) * u64::from(block_length);
                 repair.budget -= bytes as i64;
-                repair.copied += bytes;
                 batch.step = BatchStep::Reading(piece.clone());
                 batch.bad.clear();
                 pieces.push((*number, piece));
@@ -320,7 +328,8 @@ impl Upstairs {
         let Some(repair) = self.repairs.get_mut(&target) else {
             return;
         };
-        if repair.listing != ChunkListing::Done
+        if repair.replay.is_some()
+            || repair.listing != ChunkListing::Done
             || !repair.chunks.is_empty()
             || !repair.batches.is_empty()
         {
@@ -499,7 +508,7 @@ impl Upstairs {
     }
 
     /// Sends slots to the target of a repair.
-    fn send_piece(
+    pub(super) fn send_piece(
         &mut self,
         now: Time,
         target: usize,

@@ -82,7 +82,10 @@ pub(crate) struct Mirror {
     unacknowledged: VecDeque<UnacknowledgedMessage>,
     /// Times from sending an item of the common stream to its acknowledgement.
     pub(crate) acks: DurationHistogram,
+    /// Repairs, and the blocks that they copied.
     pub(crate) repairs: [u64; 2],
+    /// Repairs without a comparison.
+    pub(crate) replays: u64,
     pub(crate) resent: u64,
     pub(crate) damaged: u64,
 }
@@ -114,6 +117,7 @@ impl Mirror {
             unacknowledged: VecDeque::new(),
             acks: DurationHistogram::default(),
             repairs: [0; 2],
+            replays: 0,
             resent: 0,
             damaged: 0,
         }

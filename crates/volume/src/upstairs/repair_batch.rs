@@ -103,7 +103,7 @@ fn append(spans: &mut Vec<BlockSpan>, span: BlockSpan) {
 }
 
 /// These blocks, which increase, as spans.
-fn spans_of(blocks: impl Iterator<Item = BlockNumber>) -> Vec<BlockSpan> {
+pub(crate) fn spans_of(blocks: impl Iterator<Item = BlockNumber>) -> Vec<BlockSpan> {
     let mut spans = Vec::new();
     for first in blocks {
         append(&mut spans, BlockSpan { first, count: 1 });

@@ -16,6 +16,12 @@ pub(crate) struct StreamItem {
     is_ready: bool,
 }
 
+impl StreamItem {
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum ItemKind {
     /// Slots; none until they are sealed.
@@ -32,7 +38,8 @@ pub(crate) enum ItemKind {
 ///
 /// An item is sent when it and all before it are sealed, so all replicas get one order, and a write that is quickly encrypted
 /// never overtakes another. It is dropped when a flush after it is durable on a quorum and all replicas in session have carried
-/// it out: until then a replica that comes back may need it.
+/// it out: until then it is sent to every replica that comes back. What is dropped may be kept for one that is away
+/// (`kept_writes`).
 #[derive(Debug)]
 pub(crate) struct StreamItems {
     items: VecDeque<StreamItem>,
@@ -145,23 +152,18 @@ impl StreamItems {
     }
 
     /// All replicas in session have carried out the items up to `applied`, and those up to `flushed` are durable on a quorum.
-    /// Drops what nobody needs; returns whether memory was freed.
-    pub(crate) fn drop_done(&mut self, applied: u64, flushed: u64) -> bool {
-        let mut is_freed = false;
-        while let Some(item) = self
-            .items
-            .pop_front_if(|it| it.id <= applied && it.id <= flushed)
-        {
-            self.bytes -= item.bytes;
-            is_freed = true;
-            if let ItemKind::Write { span, .. } = item.kind {
-                self.recent.remove(&(span.first.0, item.id));
-            }
+    /// Takes the oldest item if that is true of it.
+    pub(crate) fn pop_done(&mut self, applied: u64, flushed: u64) -> Option<StreamItem> {
+        let is_done = |it: &mut StreamItem| it.id <= applied && it.id <= flushed;
+        let item = self.items.pop_front_if(is_done)?;
+        self.bytes -= item.bytes;
+        if let ItemKind::Write { span, .. } = item.kind {
+            self.recent.remove(&(span.first.0, item.id));
         }
         if self.recent.is_empty() {
             self.longest = 0;
         }
-        is_freed
+        Some(item)
     }
 
     /// Drops everything.

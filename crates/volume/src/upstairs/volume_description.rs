@@ -328,6 +328,16 @@ impl Upstairs {
                 self.options.retained_bytes_max as u64,
             ),
             (
+                "volume_kept_bytes",
+                "Bytes of writes that are kept for a replica that is away",
+                self.kept.bytes().0 as u64,
+            ),
+            (
+                "volume_kept_bytes_limit",
+                "Bytes of kept writes above which a replica is compared with another one instead",
+                self.kept.bytes().1 as u64,
+            ),
+            (
                 "volume_waiting_writes",
                 "Writes and trims that wait for memory, a quorum or a locked range",
                 self.waiting.len() as u64,
@@ -349,6 +359,10 @@ impl Upstairs {
             "Writes kept until they are durable",
             &[("bytes", "volume_retained_bytes", LinePart::Level)],
         );
+        sheet.chart(
+            "Writes kept for a replica that is away",
+            &[("bytes", "volume_kept_bytes", LinePart::Level)],
+        );
     }
 
     /// Items of the stream that a replica in session has not acknowledged.
@@ -364,7 +378,8 @@ impl Upstairs {
         let mut rows = Vec::new();
         for (at, mirror) in self.mirrors.iter().enumerate() {
             let left = self.repairs.get(&at).map_or(0, Repair::chunks_left);
-            self.describe_mirror(mirror, left, sheet);
+            let writes_left = self.writes_left(at);
+            self.describe_mirror(mirror, (left, writes_left), sheet);
             let silent = now.since(mirror.heard_at.min(now));
             rows.push(vec![
                 mirror.node.to_string(),
@@ -373,6 +388,7 @@ impl Upstairs {
                 thousands(mirror.flushed),
                 thousands(self.lag(mirror)),
                 thousands(left),
+                thousands(writes_left),
                 format!("{:.1} s ago", silent.as_secs_f64()),
             ]);
         }
@@ -383,6 +399,7 @@ impl Upstairs {
             "durable flush",
             "lag (items)",
             "chunks to repair",
+            "writes to repeat",
             "last message",
         ];
         sheet.table("Replicas", columns, rows);
@@ -394,7 +411,12 @@ impl Upstairs {
         sheet.chart("Chunks to repair", &[("chunks", chunks, LinePart::Level)]);
     }
 
-    fn describe_mirror(&self, mirror: &Mirror, chunks_left: u64, sheet: &mut StatusSheet) {
+    fn describe_mirror(
+        &self,
+        mirror: &Mirror,
+        (chunks_left, writes_left): (u64, u64),
+        sheet: &mut StatusSheet,
+    ) {
         let labels = || vec![("replica", mirror.node.to_string())];
         let is_active = mirror.state == MirrorState::Active;
         let is_repairing = mirror.state == MirrorState::Repairing;
@@ -419,12 +441,22 @@ impl Upstairs {
                 "Chunks left to compare in the repair under way",
                 chunks_left as f64,
             ),
+            (
+                "volume_replica_repair_writes",
+                "Kept writes left to send in the repair under way",
+                writes_left as f64,
+            ),
         ] {
             sheet.metric(name, about, labels(), MetricValue::Gauge(value));
         }
         let [repairs, repaired] = mirror.repairs;
         for (name, about, count) in [
             ("volume_replica_repairs_total", "Repairs begun", repairs),
+            (
+                "volume_replica_replays_total",
+                "Repairs begun that send kept writes and compare nothing",
+                mirror.replays,
+            ),
             (
                 "volume_replica_repaired_blocks_total",
                 "Blocks copied by repairs",

@@ -235,7 +235,10 @@ impl Upstairs {
         let applied = in_session.map(|at| self.mirrors[at].applied_item).min();
         // Without any replica nothing is dropped: the next one needs all of it.
         if let Some(applied) = applied {
-            self.items.drop_done(applied, self.flushes.durable_item());
+            while let Some(done) = self.items.pop_done(applied, self.flushes.durable_item()) {
+                self.keep(done);
+            }
+            self.release_kept();
         }
         self.admit_writes(now, out);
         self.retry_reads(now, out);

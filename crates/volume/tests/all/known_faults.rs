@@ -21,7 +21,12 @@ const N2: NodeId = NodeId::server(2);
 const N3: NodeId = NodeId::server(3);
 
 fn calm_world(seed: u64, replicas: u32) -> VolumeWorld {
-    let mut test = VolumeWorld::with_setup(seed, replicas, None, None, WorldSetup::default());
+    world_with(seed, replicas, WorldSetup::default())
+}
+
+/// A world without faults whose volume is active.
+pub(crate) fn world_with(seed: u64, replicas: u32, setup: WorldSetup) -> VolumeWorld {
+    let mut test = VolumeWorld::with_setup(seed, replicas, None, None, setup);
     test.world.calm();
     test.wait("active", VolumeWorld::is_whole)
         .expect("the volume answers");
@@ -36,12 +41,12 @@ fn span(first: u64, count: u32) -> BlockSpan {
 }
 
 /// Both directions between two nodes.
-fn cut(one: NodeId, other: NodeId) -> Fault {
+pub(crate) fn cut(one: NodeId, other: NodeId) -> Fault {
     let link = |from, to| Link { from, to };
     Fault::Cut(vec![link(one, other), link(other, one)])
 }
 
-fn write(first: u64, count: u64, value: u64, fua: bool) -> GuestRequest {
+pub(crate) fn write(first: u64, count: u64, value: u64, fua: bool) -> GuestRequest {
     GuestRequest::Write {
         first: BlockNumber(first),
         bytes: block_bytes(value).repeat(count as usize),
@@ -51,12 +56,12 @@ fn write(first: u64, count: u64, value: u64, fua: bool) -> GuestRequest {
 
 impl VolumeWorld {
     /// Sends a request without waiting for its reply.
-    fn send(&mut self, number: u64, request: GuestRequest) {
+    pub(crate) fn send(&mut self, number: u64, request: GuestRequest) {
         self.world
             .request(UPSTAIRS, Ticket(1 << 52 | number), request);
     }
 
-    fn pass(&mut self, time: Duration) {
+    pub(crate) fn pass(&mut self, time: Duration) {
         let end = self.world.now() + time;
         self.world.run_until(end);
     }
@@ -75,7 +80,7 @@ impl VolumeWorld {
     }
 
     /// After the last fault everything becomes active, everything is durable, and all replicas are equal.
-    fn end_equal(&mut self) {
+    pub(crate) fn end_equal(&mut self) {
         self.heal();
         self.wait("whole", VolumeWorld::is_whole)
             .expect("the volume answers");
@@ -85,7 +90,7 @@ impl VolumeWorld {
         self.compare().expect("the volume answers");
     }
 
-    fn read_all(&mut self, number: u64) -> Vec<u64> {
+    pub(crate) fn read_all(&mut self, number: u64) -> Vec<u64> {
         values(
             self.call(number, GuestRequest::Read(whole()))
                 .expect("the volume answers"),
@@ -93,7 +98,7 @@ impl VolumeWorld {
         .expect("the volume answers")
     }
 
-    fn state_of(&self, node: NodeId) -> MirrorState {
+    pub(crate) fn state_of(&self, node: NodeId) -> MirrorState {
         let status = self.status();
         status
             .replicas
@@ -175,22 +180,27 @@ fn a_repair_survives_its_replica_and_the_writes_across_it() {
 }
 
 /// A replica missed every third block, so that a message of its repair has many parts. Its source or the replica itself is
-/// lost at every step of the repair, while guests write the blocks that are copied.
-#[test]
-fn a_repair_of_many_parts_survives_kills_at_every_step() {
+/// lost at every step of the repair, while guests write the blocks that are copied. With `kept` bytes for what it missed.
+fn repairs_of_many_parts_survive_kills_at_every_step(kept: usize) {
     let mut repairing = 0;
     for step in 0..60 {
-        let mut test = calm_world(step % 5, 3);
-        test.call(800, write(0, BLOCKS, 5, true)).unwrap();
+        let setup = WorldSetup {
+            kept: Some(kept),
+            ..WorldSetup::default()
+        };
+        let mut test = world_with(step % 5, 3, setup);
+        test.call(800, write(0, BLOCKS, 5, true))
+            .expect("the volume answers");
         test.world.apply(&Fault::Kill(N2));
         for block in (0..BLOCKS).step_by(3) {
             test.call(block, write(block, 1, 1_000 + block, false))
-                .unwrap();
+                .expect("the volume answers");
         }
-        test.call(900, GuestRequest::Flush).unwrap();
+        test.call(900, GuestRequest::Flush)
+            .expect("the volume answers");
         test.world.apply(&Fault::Restart(N2));
         test.wait("attached", |it| it.state_of(N2) != MirrorState::Offline)
-            .unwrap();
+            .expect("the volume answers");
         for number in 0..=step / 2 {
             test.send(number, write(number * 6, 1, 7_000 + number, false));
             test.pass(Duration::from_micros(150));
@@ -210,6 +220,16 @@ fn a_repair_of_many_parts_survives_kills_at_every_step() {
         assert_eq!(test.read_all(901), expected, "step {step}");
     }
     assert!(repairing >= 10, "{repairing} kills hit a repair");
+}
+
+#[test]
+fn a_repair_of_many_parts_survives_kills_at_every_step() {
+    repairs_of_many_parts_survive_kills_at_every_step(0);
+}
+
+#[test]
+fn a_repair_with_kept_writes_survives_kills_at_every_step() {
+    repairs_of_many_parts_survive_kills_at_every_step(1 << 20);
 }
 
 /// The memory for writes is full all the time, and a replica is repaired nevertheless.

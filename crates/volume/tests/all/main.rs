@@ -2,6 +2,7 @@
 
 mod description;
 mod guest_model;
+mod kept_writes;
 mod known_faults;
 mod replica_messages;
 mod sweeps;

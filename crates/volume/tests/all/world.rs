@@ -7,8 +7,8 @@ use seatrial_machine::{
 use seatrial_sim::{Booted, World, WorldOptions, explore, same_twice};
 use seatrial_volume::{
     BlockNumber, BlockSpan, CONTEXT_LENGTH, Downstairs, DownstairsOptions, FromReplica, Geometry,
-    GuestReply, GuestRequest, KeyRing, MirrorState, ParentVolume, Upstairs, UpstairsOptions,
-    VolumeBug, VolumeId, split_slots,
+    GuestReply, GuestRequest, KeyRing, MirrorState, MirrorStatus, ParentVolume, Upstairs,
+    UpstairsOptions, VolumeBug, VolumeId, split_slots,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -111,12 +111,20 @@ struct Sizes {
     log_slack: u64,
     inline: usize,
     retained: usize,
+    kept: usize,
     repair_chunks: usize,
     repair_piece: u32,
 }
 
 impl Sizes {
     fn draw(draw: &mut Rng) -> Sizes {
+        // In half of the worlds every replica that was away is compared.
+        let mut other = draw.fork("kept");
+        let kept = if other.chance(0.5) {
+            0
+        } else {
+            10_000 << other.below(7)
+        };
         Sizes {
             map_interval: 20_000 << draw.below(6),
             log_slack: 30_000 << draw.below(6),
@@ -124,6 +132,7 @@ impl Sizes {
             retained: 20_000 << draw.below(5),
             repair_chunks: 1 + draw.index(4),
             repair_piece: 512 << draw.below(7),
+            kept,
         }
     }
 
@@ -156,6 +165,8 @@ impl Sizes {
 
 /// What an upstairs starts with.
 pub(crate) struct WorldSetup {
+    /// Bytes that are kept for a replica that is away; `None`: drawn.
+    pub(crate) kept: Option<usize>,
     /// The keys in its file.
     pub(crate) keys: Arc<Mutex<KeyRing>>,
     pub(crate) parent: Option<Arc<dyn ParentVolume>>,
@@ -167,6 +178,7 @@ impl Default for WorldSetup {
     fn default() -> WorldSetup {
         let keys = KeyRing::new(GEOMETRY.volume, &[5; 32]);
         WorldSetup {
+            kept: None,
             keys: Arc::new(Mutex::new(keys)),
             parent: None,
             geometries: BTreeMap::new(),
@@ -220,6 +232,14 @@ pub(crate) fn value_of(bytes: &[u8]) -> Result<u64, String> {
     Ok(first)
 }
 
+/// What happens in a world.
+const FAULTS: [FaultKind; 4] = [
+    FaultKind::Kill,
+    FaultKind::Partition,
+    FaultKind::Packet,
+    FaultKind::Disk,
+];
+
 impl VolumeWorld {
     fn new(seed: u64, replicas: u32, bug: Option<VolumeBug>) -> VolumeWorld {
         VolumeWorld::with_swapper(seed, replicas, bug, None)
@@ -243,13 +263,7 @@ impl VolumeWorld {
         setup: WorldSetup,
     ) -> VolumeWorld {
         let rng = Rng::from_seed(seed);
-        let kinds = [
-            FaultKind::Kill,
-            FaultKind::Partition,
-            FaultKind::Packet,
-            FaultKind::Disk,
-        ];
-        let options = WorldOptions::swarm(&mut rng.fork("swarm"), &kinds);
+        let options = WorldOptions::swarm(&mut rng.fork("swarm"), &FAULTS);
         let nodes: Vec<NodeId> = (1..=replicas).map(NodeId::server).collect();
         let (network, disk) = (&options.network, &options.disk);
         let latency =
@@ -277,6 +291,7 @@ impl VolumeWorld {
                 silence: latency * 60,
                 flush_interval: latency * 20,
                 retained_bytes_max: sizes.retained,
+                kept_bytes_max: setup.kept.unwrap_or(sizes.kept),
                 inline_bytes_max: sizes.inline,
                 repair_window: 2,
                 repair_chunks: sizes.repair_chunks,
@@ -576,7 +591,17 @@ impl VolumeWorld {
     }
 }
 
-fn run(seed: u64, replicas: u32, bug: Option<VolumeBug>) -> Result<(u64, u64), String> {
+/// What a run did.
+#[derive(Debug, PartialEq)]
+struct WorldRun {
+    /// Requests that were replied to.
+    done: u64,
+    /// Repairs of the last upstairs, and those of them that sent kept writes.
+    repairs: [u64; 2],
+    fingerprint: u64,
+}
+
+fn run(seed: u64, replicas: u32, bug: Option<VolumeBug>) -> Result<WorldRun, String> {
     let mut test = VolumeWorld::new(seed, replicas, bug);
     let options = Rng::from_seed(seed).fork("pace").below(5);
     let pace = Duration::from_micros(100 << (options * 2));
@@ -593,7 +618,13 @@ fn run(seed: u64, replicas: u32, bug: Option<VolumeBug>) -> Result<(u64, u64), S
         test.run_for(wait)?;
     }
     test.settle(pace * 4)?;
-    Ok((test.done, test.world.fingerprint()))
+    let status = test.upstairs().map(Upstairs::status).unwrap_or_default();
+    let sum = |count: fn(&MirrorStatus) -> u64| status.replicas.iter().map(count).sum();
+    Ok(WorldRun {
+        done: test.done,
+        repairs: [sum(|it| it.repairs[0]), sum(|it| it.replays)],
+        fingerprint: test.world.fingerprint(),
+    })
 }
 
 pub(crate) fn seeds(default: u64) -> u64 {
@@ -603,15 +634,23 @@ pub(crate) fn seeds(default: u64) -> u64 {
 
 #[test]
 fn three_replicas_keep_the_contract_of_a_disk() {
-    let mut done = 0;
+    let (mut done, mut repairs) = (0, [0; 2]);
     let found = explore(0..seeds(150), |seed| {
-        run(seed, 3, None).map(|(count, _)| done += count)
+        run(seed, 3, None).map(|it| {
+            done += it.done;
+            repairs = [0, 1].map(|at| repairs[at] + it.repairs[at]);
+        })
     });
     assert_eq!(found.failure, None);
     assert!(
         done > found.tried * 30,
         "{done} requests in {} seeds",
         found.tried
+    );
+    assert!(
+        repairs[1] > 0,
+        "no kept write was sent in {} repairs",
+        repairs[0]
     );
 }
 
@@ -629,8 +668,8 @@ fn a_seed_gives_one_run() {
 }
 
 /// Within how many seeds each bug is found by what a guest reads, an invariant, or replicas that differ. When they were planted
-/// they were found in seeds 0, 45, 1, 1, 18, 4, 157, 0, 0, 13 and 0.
-const FOUND_WITHIN: [(VolumeBug, u64); 11] = [
+/// they were found in seeds 0, 45, 1, 1, 18, 4, 157, 0, 0, 13, 20 and 0.
+const FOUND_WITHIN: [(VolumeBug, u64); 12] = [
     (VolumeBug::ForgottenGeneration, 10),
     (VolumeBug::FlushAtOneCopy, 200),
     (VolumeBug::MissingSync, 20),
@@ -641,6 +680,7 @@ const FOUND_WITHIN: [(VolumeBug, u64); 11] = [
     (VolumeBug::ReadsWhileRepairing, 10),
     (VolumeBug::ReadOvertakesWrite, 10),
     (VolumeBug::GhostsKept, 100),
+    (VolumeBug::ReplayGap, 100),
     (VolumeBug::NonceReuse, 10),
 ];
 
