@@ -328,6 +328,11 @@ def writes_a_second(seatrial, disk, what):
     return (status(seatrial, disk)["writes"] - first) / (time.monotonic() - begun)
 
 
+def others_repairs(seatrial, disk):
+    """Repairs of the replicas that are not killed."""
+    return sum(it["repairs"] for it in status(seatrial, disk)["replicas"] if it["node"] != "n2")
+
+
 def outage(seatrial, folder, rows, times=5):
     server = volume(seatrial, folder)
     disk = folder / "disk"
@@ -337,6 +342,7 @@ def outage(seatrial, folder, rows, times=5):
         time.sleep(3)
         for turn in range(int(times)):
             before = until_active(seatrial, disk, -1)
+            others = others_repairs(seatrial, disk)
             usual = writes_a_second(seatrial, disk, lambda: time.sleep(2))
             server.processes[1].kill()
             server.processes[1].wait()
@@ -347,7 +353,8 @@ def outage(seatrial, folder, rows, times=5):
             during = writes_a_second(seatrial, disk, lambda: found.update(until_active(seatrial, disk, before["repairs"])))
             rows.add(round=turn + 1, seconds_until_repaired=round(time.monotonic() - begun, 3),
                      blocks=found["repaired_blocks"] - before["repaired_blocks"], replays=found.get("replays", 0),
-                     writes_per_second=round(usual), during_repair_percent=round(100 * during / usual))
+                     writes_per_second=round(usual), during_repair_percent=round(100 * during / usual),
+                     repairs_of_others=others_repairs(seatrial, disk) - others)
             time.sleep(2)
         guest.kill()
         guest.wait()

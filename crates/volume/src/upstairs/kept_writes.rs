@@ -34,7 +34,8 @@ pub(crate) struct KeptPiece {
 /// this activation which was not after the write: when that replica is back, it gets what is here, and nothing has to be compared
 /// or read. If all that such a replica lacks has no room, nothing is kept for it, since a part would not spare the comparison.
 ///
-/// Memory: at most `bytes_max`; nothing while all replicas take part. Cost of a write: a place in a queue, no copy.
+/// Memory: at most `bytes_max`; while all replicas take part, what the slowest one has not flushed. Cost of a write: a place in a
+/// queue, no copy.
 #[derive(Debug)]
 pub(crate) struct KeptWrites {
     writes: VecDeque<KeptWrite>,
