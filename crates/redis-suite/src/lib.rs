@@ -96,7 +96,7 @@ const OPTIONS: [SuiteOption; 7] = [
     SuiteOption {
         name: FSYNC,
         value_name: "WHEN",
-        about: "When the log is synced: always, everysec, no; kills alone lose nothing with any of them, losses of power (--disk) do",
+        about: "When the log is synced: always, everysec, no; kills lose writes with everysec if the disk is busy, losses of power (--disk) with both",
         default: Some("everysec"),
         verbs: &[Verb::Test],
     },
