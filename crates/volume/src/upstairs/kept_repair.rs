@@ -6,7 +6,6 @@ use crate::upstairs::stream_items::{ItemKind, StreamItem};
 use crate::upstairs::{Outputs, Upstairs};
 use crate::volume_bug::VolumeBug;
 use seatrial_machine::Time;
-use std::collections::VecDeque;
 
 /// What a repair sends of the kept writes, in pieces.
 ///
@@ -18,8 +17,8 @@ pub(crate) struct Replay {
     next: u64,
     /// From this one on the stream has the writes.
     end: u64,
-    /// The messages that the target has not carried out.
-    sent: VecDeque<u64>,
+    /// The messages that the target has not carried out, at most the window of a repair.
+    sent: Vec<u64>,
 }
 
 impl Upstairs {
@@ -38,7 +37,7 @@ impl Upstairs {
             Replay {
                 next: self.kept.first_after(mark.flush, end),
                 end,
-                sent: VecDeque::new(),
+                sent: Vec::new(),
             }
         })
     }
@@ -102,11 +101,7 @@ impl Upstairs {
                 return;
             };
             let mirror = &self.mirrors[target];
-            while replay
-                .sent
-                .pop_front_if(|it| mirror.has_applied(*it))
-                .is_some()
-            {}
+            replay.sent.retain(|it| !mirror.has_applied(*it));
             if repair.budget <= 0 || replay.sent.len() >= window {
                 return;
             }
@@ -118,17 +113,10 @@ impl Upstairs {
                 return;
             };
             replay.next = piece.next;
+            replay.sent.push(mirror.last_number() + 1);
             let bytes = block_count(&piece.spans) * u64::from(block_length);
             repair.budget -= bytes as i64;
             self.send_piece(now, target, piece.spans, piece.slots, out);
-            let number = self.mirrors[target].last_number();
-            if let Some(replay) = self
-                .repairs
-                .get_mut(&target)
-                .and_then(|it| it.replay.as_mut())
-            {
-                replay.sent.push_back(number);
-            }
         }
     }
 }
