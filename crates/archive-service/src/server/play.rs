@@ -40,19 +40,8 @@ impl ArchiveService {
         }
         session.replays += 1;
         session.window_bytes += u64::from(window);
-        let mut replay = ServedReplay::new(request, window);
-        let mut from = request.from;
-        if let Some(live) = self.live_recordings.get(&request.recording) {
-            let visible = live.visible(request.is_eager);
-            if request.bound == ReplayBound::End {
-                replay.until = visible;
-            }
-            if from == ReplayFrom::End {
-                from = ReplayFrom::Position(visible.0);
-            }
-        }
-        self.replays.insert(key, replay);
-        self.reopen(key, from, out);
+        self.replays.insert(key, ServedReplay::new(request, window));
+        self.reopen(key, request.from, out);
     }
 
     /// Opens the cursor (again) at `from`, as soon as a job is free.
@@ -72,14 +61,16 @@ impl ArchiveService {
             return;
         };
         let live = self.live_recordings.get(&replay.recording.0);
-        let from = replay.from;
+        if let Some(live) = live {
+            replay.stop_at_end_of(live);
+        }
         replay.phase = ReplayPhase::Opening;
         replay.is_live = live.is_some();
         replay.stalled_at = None;
         let job = OpenJob {
             location: self.location.clone(),
             recording: replay.recording,
-            from,
+            from: replay.from,
             progress: live.map(|live| live.progress.clone()),
         };
         self.reads.jobs += 1;

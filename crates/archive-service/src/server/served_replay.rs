@@ -3,6 +3,7 @@
 use crate::archive_operation::{ReplayBound, ReplayFrom, ReplayRequest};
 use crate::message::ReplayState;
 use crate::server::job::HeldBlock;
+use crate::server::live_recording::LiveRecording;
 use seatrial_archive::Cursor;
 use seatrial_archive::{Position, RecordingId};
 
@@ -82,6 +83,21 @@ impl ServedReplay {
         }
     }
 
+    /// Sets what the end means of a recording that is being recorded: what is visible of it when the cursor is opened, which may
+    /// be long after the request, or after the recording was claimed. Without effect on a replay that was begun.
+    pub(crate) fn stop_at_end_of(&mut self, live: &LiveRecording) {
+        if self.is_begun {
+            return;
+        }
+        let visible = live.visible(self.request.is_eager);
+        if self.request.bound == ReplayBound::End {
+            self.until = self.until.min(visible);
+        }
+        if self.from == ReplayFrom::End {
+            self.from = ReplayFrom::Position(visible.0);
+        }
+    }
+
     /// Bytes in flight: sent, without credit since.
     pub(crate) fn in_flight(&self) -> u64 {
         // Credit is always the bytes taken by the client, plus one window.
@@ -94,6 +110,8 @@ impl ServedReplay {
         match self.request.bound {
             ReplayBound::End => Some(ReplayState::Complete),
             ReplayBound::Live => Some(ReplayState::Stopped),
+            // Its last block is also the last of the recording.
+            ReplayBound::Position(_) if self.position >= self.until => Some(ReplayState::Complete),
             ReplayBound::Position(_) | ReplayBound::Follow => None,
         }
     }

@@ -225,6 +225,8 @@ struct Run {
     slots: BTreeMap<NodeId, [RecordingSlot; RECORDINGS]>,
     /// Replays by client and number in the ledger, with their handles once known.
     tails: BTreeMap<(NodeId, u64), Option<ReplayHandle>>,
+    /// Those of `tails` that end where the recording ends when they are asked for.
+    ending: Vec<(NodeId, u64)>,
     durability: Durability,
     /// Is everything pushed to a second service?
     is_pushed: bool,
@@ -283,6 +285,7 @@ impl Run {
             tickets: 0,
             slots,
             tails: BTreeMap::new(),
+            ending: Vec::new(),
             durability,
             is_pushed,
             batches: 0,
@@ -464,6 +467,7 @@ impl Run {
                 }
             }
             (PendingRequest::Piece(_, play), ClientReply::Ended(ReplayEnd::Complete { .. })) => {
+                self.tails.remove(&(client, play));
                 self.complete.push(play);
             }
             (PendingRequest::Health, ClientReply::Answer(ArchiveAnswer::Health(health))) => {
@@ -561,7 +565,7 @@ impl Run {
         }
     }
 
-    /// Each replaying client replays each known recording; slow ones take pieces rarely.
+    /// Each replaying client replays each known recording, and now and then one up to its end; slow ones take pieces rarely.
     fn follow(&mut self) {
         let recordings: Vec<u64> = self
             .slots
@@ -580,6 +584,17 @@ impl Run {
         if let Some(&recording) = recordings.iter().find(|it| !played(self, **it)) {
             let play = self.play(client, recording, ReplayBound::Follow);
             self.tails.insert((client, play), None);
+        }
+        let is_open = |key: &(NodeId, u64)| key.0 == client && self.tails.contains_key(key);
+        if !recordings.is_empty()
+            && !self.is_ending
+            && !self.ending.iter().any(is_open)
+            && self.rng.chance(0.1)
+        {
+            let recording = *self.rng.pick(&recordings);
+            let play = self.play(client, recording, ReplayBound::End);
+            self.tails.insert((client, play), None);
+            self.ending.push((client, play));
         }
         if self.is_slow(client) && !self.rng.chance(0.02) {
             return;
@@ -648,7 +663,12 @@ impl Run {
             .map(|recording| self.play(client, *recording, ReplayBound::End))
             .collect();
         for round in 0.. {
-            if plays.iter().all(|play| self.complete.contains(play)) {
+            let is_complete = |play: &u64| self.complete.contains(play);
+            let mut ending = self.ending.iter();
+            // A client that was killed has forgotten its replays.
+            if plays.iter().all(is_complete)
+                && ending.all(|key| is_complete(&key.1) || !self.tails.contains_key(key))
+            {
                 break;
             }
             if round > 120 {
@@ -747,8 +767,8 @@ impl Run {
             let whole = plays.iter().find(|play| *play & 0xff == recording);
             whole.map_or(0, |whole| self.ledger.heard(*whole))
         };
-        let tails = self.tails.keys().map(|(_, play)| *play);
-        let mut tails = tails.filter(|play| !plays.contains(play));
+        let tails = self.tails.keys().filter(|key| !self.ending.contains(key));
+        let mut tails = tails.map(|(_, play)| *play);
         tails.find(|play| self.ledger.heard(*play) < length(play & 0xff))
     }
 }
