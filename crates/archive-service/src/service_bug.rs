@@ -27,11 +27,13 @@ pub enum ServiceBug {
     CopiedBlockLost,
     /// Bytes sent to a session and not received still count as in flight after the session has ended.
     UntakenKept,
+    /// A replay to the end of a recording that was extended, and is being recorded, follows it.
+    EndForgotten,
 }
 
 impl ServiceBug {
     /// All bugs.
-    pub const ALL: [ServiceBug; 11] = [
+    pub const ALL: [ServiceBug; 12] = [
         ServiceBug::AckBeforeDurable,
         ServiceBug::GapAtLive,
         ServiceBug::DuplicateAfterResend,
@@ -43,6 +45,7 @@ impl ServiceBug {
         ServiceBug::CopiesMixed,
         ServiceBug::CopiedBlockLost,
         ServiceBug::UntakenKept,
+        ServiceBug::EndForgotten,
     ];
 
     /// The bug's name, as an argument of `--bug`.
@@ -59,6 +62,7 @@ impl ServiceBug {
             ServiceBug::CopiesMixed => "copies-mixed",
             ServiceBug::CopiedBlockLost => "copied-block-lost",
             ServiceBug::UntakenKept => "untaken-kept",
+            ServiceBug::EndForgotten => "end-forgotten",
         }
     }
 

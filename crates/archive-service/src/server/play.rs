@@ -57,11 +57,15 @@ impl ArchiveService {
 
     /// Starts the job that opens the cursor.
     fn open_cursor(&mut self, key: RequestId, out: &mut Out) {
+        let forgets_end = self.has_bug(ServiceBug::EndForgotten);
         let Some(replay) = self.replays.get_mut(&key) else {
             return;
         };
         let live = self.live_recordings.get(&replay.recording.0);
-        if let Some(live) = live {
+        // Bug: the end of an extended recording is not noted.
+        if let Some(live) = live
+            && !(forgets_end && live.is_extended)
+        {
             replay.stop_at_end_of(live);
         }
         replay.phase = ReplayPhase::Opening;

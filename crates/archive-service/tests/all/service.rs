@@ -804,6 +804,7 @@ fn every_planted_bug_is_found_within_its_seeds() {
         (ServiceBug::CopiesMixed, 20),
         (ServiceBug::CopiedBlockLost, 20),
         (ServiceBug::UntakenKept, 40),
+        (ServiceBug::EndForgotten, 20),
     ] {
         let found = explore(0..seeds, |seed| Run::new(seed, Some(bug)).check());
         println!("{bug}: {found:?}");
