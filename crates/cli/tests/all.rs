@@ -14,6 +14,8 @@ mod causes;
 mod damage;
 #[path = "all/decision.rs"]
 mod decision;
+#[path = "support/ended.rs"]
+mod ended;
 #[path = "all/findings.rs"]
 mod findings;
 #[path = "all/follow.rs"]
@@ -63,7 +65,7 @@ fn command(words: &[&str]) -> Command {
 
 /// Runs the binary and expects this exit status.
 fn run(status: i32, words: &[&str]) -> Output {
-    let output = command(words).output().unwrap();
+    let output = ended::output(&mut command(words));
     assert_eq!(
         output.status.code(),
         Some(status),

@@ -6,6 +6,8 @@
 
 #[path = "databases/cut_apart.rs"]
 mod cut_apart;
+#[path = "support/ended.rs"]
+mod ended;
 #[path = "databases/kafka_brokers.rs"]
 mod kafka_brokers;
 #[path = "databases/message_systems.rs"]
@@ -59,7 +61,7 @@ fn folder(name: &str) -> Scratch {
 fn run(folder: &Scratch, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seatrial"));
     command.args(words).env("NO_COLOR", "1");
-    command.current_dir(folder.folder()).output().unwrap()
+    ended::output(command.current_dir(folder.folder()))
 }
 
 /// What the binary printed on both streams.

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what went wrong by failing")]
 
+#[path = "support/ended.rs"]
+mod ended;
 #[path = "support/scratch.rs"]
 mod scratch;
 
@@ -30,7 +32,7 @@ fn run_in(folder: &Scratch, words: &[&str]) -> Output {
         .args(words)
         .env("NO_COLOR", "1")
         .current_dir(folder.folder());
-    command.output().unwrap()
+    ended::output(&mut command)
 }
 
 /// Runs the binary in this folder and expects this exit status; returns what it printed on both streams.

@@ -6,6 +6,8 @@
 
 #[path = "servers/archive.rs"]
 mod archive;
+#[path = "support/ended.rs"]
+mod ended;
 #[path = "servers/keys.rs"]
 mod keys;
 #[path = "servers/kv.rs"]

@@ -1,5 +1,6 @@
 //! A server as a process.
 
+use crate::ended;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -36,8 +37,7 @@ pub(crate) fn free_addresses(count: usize) -> Vec<SocketAddr> {
 /// Runs the binary to its end.
 pub(crate) fn run(words: &[&str]) -> Output {
     let mut command = Command::new(binary());
-    command.args(words).env("NO_COLOR", "1");
-    command.stdin(Stdio::null()).output().unwrap()
+    ended::output(command.args(words).env("NO_COLOR", "1"))
 }
 
 /// A server that runs with an address space of 1 GiB; killed when dropped.
