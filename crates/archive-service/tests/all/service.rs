@@ -663,11 +663,10 @@ impl Run {
             .map(|recording| self.play(client, *recording, ReplayBound::End))
             .collect();
         for round in 0.. {
-            let is_complete = |play: &u64| self.complete.contains(play);
-            let mut ending = self.ending.iter();
             // A client that was killed has forgotten its replays.
-            if plays.iter().all(is_complete)
-                && ending.all(|key| is_complete(&key.1) || !self.tails.contains_key(key))
+            let is_open = |key: &(NodeId, u64)| self.tails.contains_key(key);
+            if plays.iter().all(|play| self.complete.contains(play))
+                && !self.ending.iter().any(is_open)
             {
                 break;
             }
@@ -761,14 +760,13 @@ impl Run {
         found == self.ledger.messages(play)
     }
 
-    /// A live replay that is not complete.
+    /// A live replay that has not everything; those up to an end are complete by now, and gone.
     fn behind(&self, plays: &[u64]) -> Option<u64> {
         let length = |recording: u64| {
             let whole = plays.iter().find(|play| *play & 0xff == recording);
             whole.map_or(0, |whole| self.ledger.heard(*whole))
         };
-        let tails = self.tails.keys().filter(|key| !self.ending.contains(key));
-        let mut tails = tails.map(|(_, play)| *play);
+        let mut tails = self.tails.keys().map(|(_, play)| *play);
         tails.find(|play| self.ledger.heard(*play) < length(play & 0xff))
     }
 }

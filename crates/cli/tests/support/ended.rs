@@ -10,8 +10,8 @@ const LIMIT: Duration = Duration::from_mins(10);
 /// Runs a program with empty input and collects what it prints. One that does not end is killed, so that the test fails with
 /// what was printed so far: without, a test that hangs would say nothing until its runner is ended.
 pub(crate) fn output(command: &mut Command) -> Output {
-    let command = command.stdin(Stdio::null());
     let child = command
+        .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
