@@ -44,6 +44,8 @@ mod routes;
 mod salvage;
 #[path = "support/scratch.rs"]
 mod scratch;
+#[path = "support/spoken.rs"]
+mod spoken;
 #[path = "all/stream.rs"]
 mod stream;
 #[path = "all/truncated.rs"]

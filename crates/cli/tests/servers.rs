@@ -34,6 +34,8 @@ mod logging;
 mod process;
 #[path = "support/scratch.rs"]
 mod scratch;
+#[path = "support/spoken.rs"]
+mod spoken;
 #[path = "servers/volume.rs"]
 mod volume;
 #[path = "servers/volume_tls.rs"]

@@ -11,7 +11,7 @@ mod manage;
 #[path = "archive/served.rs"]
 mod served;
 
-use crate::{Scratch, command, error, json, run, stderr, stdout};
+use crate::{Scratch, command, error, json, run, spoken, stderr, stdout};
 use seatrial_machine::Rng;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -95,12 +95,12 @@ pub(crate) struct RunningProgram {
 
 impl RunningProgram {
     pub(crate) fn start(words: &[&str]) -> RunningProgram {
-        let mut child = command(&[&["archive"], words].concat())
+        let mut command = command(&[&["archive"], words].concat());
+        command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::piped());
+        let mut child = spoken::spawn(&mut command);
         RunningProgram {
             input: child.stdin.take(),
             child: Some(child),

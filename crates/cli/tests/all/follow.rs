@@ -1,6 +1,6 @@
 //! Test files that are checked while they are written.
 
-use super::{Scratch, command, error, json, run, stderr, stdout};
+use super::{Scratch, command, error, json, run, spoken, stderr, stdout};
 use rustix::process::{Pid, Signal, kill_process};
 use seatrial_history::{HistoryWriter, Key, Mop, Observed, Op, OpType, Process, Value};
 use serde_json::json;
@@ -23,7 +23,7 @@ impl Follower {
         let words = [&["check", "--follow"], words].concat();
         let mut command = command(&words);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let mut child = spoken::spawn(&mut command);
         let said = BufReader::new(child.stderr.take().unwrap());
         Follower { child, said }
     }

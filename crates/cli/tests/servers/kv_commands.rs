@@ -2,6 +2,7 @@
 
 use super::process::{PATIENCE, Server, binary, free_addresses, run};
 use super::scratch::Scratch;
+use crate::spoken;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -32,15 +33,15 @@ fn kv(servers: &str, words: &[&str]) -> Said {
 
 /// The same with something on standard input.
 fn kv_with_input(servers: &str, words: &[&str], input: &[u8]) -> Said {
-    let mut child = Command::new(binary())
+    let mut command = Command::new(binary());
+    command
         .arg("kv")
         .args(words)
         .args(["--server", servers])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stderr(Stdio::piped());
+    let mut child = spoken::spawn(&mut command);
     child.stdin.take().unwrap().write_all(input).unwrap();
     said(&child.wait_with_output().unwrap())
 }

@@ -1,6 +1,6 @@
 //! A server as a process.
 
-use crate::ended;
+use crate::{ended, spoken};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -56,15 +56,15 @@ impl Server {
     /// [`Server::start`] after commands of the shell: limits, environment variables.
     pub(crate) fn start_after(commands: &str, words: &[&str]) -> Server {
         let script = format!("ulimit -v 1048576; {commands} exec \"$0\" \"$@\"");
-        let mut child = Command::new("sh")
+        let mut command = Command::new("sh");
+        command
             .args(["-c", &script])
             .arg(binary())
             .args(words)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::piped());
+        let mut child = spoken::spawn(&mut command);
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut first = Vec::new();
         let address = loop {

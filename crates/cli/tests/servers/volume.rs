@@ -2,6 +2,7 @@
 
 use super::process::{PATIENCE, Server, binary, free_addresses, run};
 use super::scratch::Scratch;
+use crate::spoken;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -42,13 +43,13 @@ impl Attached {
     /// Attaches, and waits until NBD is served.
     pub(super) fn start(folder: &str, words: &[&str]) -> Attached {
         let socket = format!("unix:{folder}/nbd");
-        let mut child = Command::new(binary())
+        let mut command = Command::new(binary());
+        command
             .args(["volume", "attach", folder, "--nbd", &socket])
             .args(words)
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::piped());
+        let mut child = spoken::spawn(&mut command);
         let mut lines = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
         while !said.contains("attached: ") {

@@ -3,6 +3,7 @@
 use super::process::{PATIENCE, Server, binary};
 use super::scratch::Scratch;
 use super::volume::{Attached, GuestConnection, assert_volume, await_status, create_with};
+use crate::spoken;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -43,13 +44,13 @@ fn copy(folder: &str, to: &str, change: impl FnOnce(String) -> String) {
 
 /// An owner that no replica accepts reports the reason, and does not attach.
 fn assert_refused(folder: &str, options: &[String], reason: &str) {
-    let mut child = Command::new(binary())
+    let mut command = Command::new(binary());
+    command
         .args(["volume", "attach", folder, "--nbd", "127.0.0.1:0"])
         .args(options)
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stderr(Stdio::piped());
+    let mut child = spoken::spawn(&mut command);
     let (begun, mut said) = (Instant::now(), String::new());
     let mut lines = BufReader::new(child.stderr.take().unwrap());
     while !said.contains(reason) && !said.contains("attached:") && begun.elapsed() < PATIENCE {

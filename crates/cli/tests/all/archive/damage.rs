@@ -1,7 +1,7 @@
 //! The medium changes what was recorded.
 
 use super::{alike, archive, archive_json, feed, lines, replays};
-use crate::{Scratch, command, error, json, run, stderr, stdout};
+use crate::{Scratch, command, error, json, run, spoken, stderr, stdout};
 use seatrial_machine::Rng;
 use serde_json::Value;
 use std::fs;
@@ -341,11 +341,8 @@ fn a_file_that_is_shortened_while_it_is_read_is_an_error_and_no_signal() {
     for _ in 0..10 {
         fs::write(&path, &bytes).unwrap();
         let mut replay = command(&["archive", "replay", &folder, "log"]);
-        let mut child = replay
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        replay.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = spoken::spawn(&mut replay);
         // It waits for its reader somewhere in the file.
         let mut out = child.stdout.take().unwrap();
         out.read_exact(&mut [0; 1_000]).unwrap();
