@@ -103,7 +103,21 @@ pub const SERVERS: [InstalledServer; 9] = [
 
 /// What proofs need besides: certain versions of servers, and disks whose power can be cut. `seatrial doctor` does not list
 /// these.
-const OTHERS: [InstalledServer; 6] = [
+const OTHERS: [InstalledServer; 8] = [
+    InstalledServer {
+        name: "zookeeper-3.8.0",
+        programs: &["/usr/share/java/zookeeper-3.8.0.jar"],
+        arguments: &[],
+        wanted: "",
+        remedy: "apt-get install zookeeper on Debian 12",
+    },
+    InstalledServer {
+        name: "zookeeper-3.9.4",
+        programs: &["./zookeeper-3.9.4/zookeeper-3.9.4.jar"],
+        arguments: &[],
+        wanted: "",
+        remedy: "put its jars into a folder of this name here: docs/guide/proofs.md has the commands",
+    },
     InstalledServer {
         name: "etcd-3.5.0",
         programs: &["etcd-3.5.0"],
@@ -188,8 +202,8 @@ impl InstalledServer {
     }
 }
 
-/// The first of these programs that exists: in a folder of `PATH`, or at a path, in which a `*` stands for any name. `$NAME` at
-/// the beginning stands for the environment variable, without which there is no such path.
+/// The first of these programs that exists: in a folder of `PATH`, or at a path, in which a `*` stands for any name; `./` at the
+/// beginning is the current folder. `$NAME` there stands for the environment variable, without which there is no such path.
 pub fn find_program(programs: &[&str]) -> Option<PathBuf> {
     programs.iter().find_map(|program| {
         let from_variable;
@@ -205,7 +219,7 @@ pub fn find_program(programs: &[&str]) -> Option<PathBuf> {
         if let Some((before, after)) = program.split_once('*') {
             return find_by_pattern(before, after);
         }
-        if program.starts_with('/') {
+        if program.starts_with(['/', '.']) {
             return Some(PathBuf::from(program)).filter(|path| path.exists());
         }
         let folders = std::env::var_os("PATH")?;

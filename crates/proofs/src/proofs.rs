@@ -282,8 +282,25 @@ pub const PROOFS: &[PublishedFinding] = &[
         },
     },
     PublishedFinding {
+        name: "zookeeper-lost-writes",
+        claim: "ZooKeeper 3.8.0 loses acknowledged writes when one leader after another is killed under load; 3.9.4 does not",
+        source: "ZooKeeper's issues 4394, 4646, 4685, 4785 (what a follower has not logged when it joins a leader)",
+        servers: &["zookeeper-3.8.0", "zookeeper-3.9.4", "java"],
+        common: "zookeeper --workload set --rate max --concurrency 30 --faults kill:primaries --interval 1 --time 120",
+        hit: FindingTest {
+            setting: "3.8.0",
+            words: "",
+            expected: ExpectedVerdict::AnyOf(&["lost"]),
+        },
+        control: FindingTest {
+            setting: "3.9.4",
+            words: "--jars zookeeper-3.9.4",
+            expected: ExpectedVerdict::Valid,
+        },
+    },
+    PublishedFinding {
         name: "zookeeper-stale-reads",
-        claim: "a read of ZooKeeper is of one server and may be stale; after a sync it is not",
+        claim: "a read of ZooKeeper is of one server and may be stale; after a transaction it is not",
         source: "ZooKeeper's documentation, Programmer's Guide, Consistency Guarantees",
         servers: &["zookeeper", "java"],
         common: "zookeeper --workload register --model linearizable --faults none --rate max --time 8",
@@ -293,8 +310,8 @@ pub const PROOFS: &[PublishedFinding] = &[
             expected: ExpectedVerdict::Only("nonlinearizable"),
         },
         control: FindingTest {
-            setting: "a sync before each read",
-            words: "--reads sync",
+            setting: "a transaction without a change before each read",
+            words: "--reads quorum",
             expected: ExpectedVerdict::Valid,
         },
     },

@@ -59,8 +59,8 @@ const OPTIONS: [SuiteOption; 4] = [
     SuiteOption {
         name: READS,
         value_name: "HOW",
-        about: "Consistency of reads: sync (a sync before each; read-only transactions are validated by the leader), local (the client's own server answers)",
-        default: Some("sync"),
+        about: "Before a read: quorum (a transaction without a change, so that it is linearizable), sync (a sync, which a new leader answers without asking others), local (nothing)",
+        default: Some("quorum"),
         verbs: &[Verb::Test],
     },
     SuiteOption {
@@ -86,9 +86,26 @@ const OPTIONS: [SuiteOption; 4] = [
     },
 ];
 
-/// Do reads ask only the client's own server?
-fn reads_locally(options: &OptionValues) -> Result<bool, SuiteError> {
-    Ok(options.one_of(READS, &["sync", "local"])? == "local")
+/// What comes before a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadGuard {
+    /// A transaction that changes nothing: a majority logs it, and the client's own server executes all before it.
+    Quorum,
+    /// A `sync`. A follower then has what its leader had committed. A leader answers it by itself, and may do so before it
+    /// executes what its followers have already acknowledged, or after it was replaced.
+    Sync,
+    /// Nothing.
+    Local,
+}
+
+impl ReadGuard {
+    fn of(options: &OptionValues) -> Result<ReadGuard, SuiteError> {
+        Ok(match options.one_of(READS, &["quorum", "sync", "local"])? {
+            "quorum" => ReadGuard::Quorum,
+            "sync" => ReadGuard::Sync,
+            _ => ReadGuard::Local,
+        })
+    }
 }
 
 /// The tick, and the time limit of a session.
@@ -162,25 +179,25 @@ impl Suite for ZooKeeper {
         }
     }
 
-    /// Local reads are promised to be sequentially consistent. Those of several znodes in one request are expected to see all of
-    /// a transaction or nothing; the documentation says this of writes only.
+    /// Reads of one server are promised to be sequentially consistent, also after a `sync`. Local ones of several znodes in one
+    /// request are expected to see all of a transaction or nothing; the documentation says this of writes only.
     fn expected_model(
         &self,
         workload: &str,
         options: &OptionValues,
     ) -> Result<Option<&'static str>, SuiteError> {
-        if !reads_locally(options)? {
-            return Ok(None);
-        }
+        let guard = ReadGuard::of(options)?;
         Ok(match workload {
-            "list-append" | "rw-register" => Some("serializable"),
+            _ if guard == ReadGuard::Quorum => None,
             _ if has_registers(workload) => Some(SEQUENTIAL),
+            _ if has_sets(workload) => Some("eventual"),
+            "list-append" | "rw-register" if guard == ReadGuard::Local => Some("serializable"),
             _ => None,
         })
     }
 
     fn deploy(&self, setup: &Setup<'_>) -> Result<Deployment, SuiteError> {
-        let is_local = reads_locally(setup.options)?;
+        let guard = ReadGuard::of(setup.options)?;
         let (tick, session) = timing(setup.options)?;
         let jars = match setup.options.path(JARS) {
             Some(folder) => ServerJars::in_folder(folder)?,
@@ -205,19 +222,28 @@ impl Suite for ZooKeeper {
                 timeout: setup.timeout,
                 session,
                 workload: setup.workload.unwrap_or_default(),
-                is_local,
+                guard,
             }),
         })
     }
 }
 
-/// The model of local reads of registers.
+/// The model of registers that one server alone reads.
 const SEQUENTIAL: &str = "sequential";
 
 /// Are the operations of this workload those of single registers?
 fn has_registers(workload: &str) -> bool {
+    is_checked_by(workload, "cas-register")
+}
+
+/// Are they additions to sets, and reads of them?
+fn has_sets(workload: &str) -> bool {
+    is_checked_by(workload, "set-full")
+}
+
+fn is_checked_by(workload: &str, checker: &str) -> bool {
     let mut checkers = checkers_of(workload).into_iter();
-    checkers.any(|(name, _)| name == "cas-register")
+    checkers.any(|(name, _)| name == checker)
 }
 
 #[cfg(test)]
@@ -230,12 +256,15 @@ mod tests {
         let model =
             |options: &OptionValues, workload| ZOOKEEPER.expected_model(workload, options).unwrap();
         assert_eq!(model(&options, "register"), None);
-        options.insert(READS, "local".into());
-        assert_eq!(model(&options, "register"), Some("sequential"));
-        assert_eq!(model(&options, "list-append"), Some("serializable"));
-        for workload in ZOOKEEPER.workloads() {
-            let model = model(&options, workload);
-            assert!(ZOOKEEPER.checkers(workload, model).is_ok(), "{workload}");
+        for (reads, transactions) in [("sync", None), ("local", Some("serializable"))] {
+            options.insert(READS, reads.into());
+            assert_eq!(model(&options, "register"), Some("sequential"));
+            assert_eq!(model(&options, "set"), Some("eventual"));
+            assert_eq!(model(&options, "list-append"), transactions);
+            for workload in ZOOKEEPER.workloads() {
+                let model = model(&options, workload);
+                assert!(ZOOKEEPER.checkers(workload, model).is_ok(), "{workload}");
+            }
         }
         let names = |model| {
             let checkers = ZOOKEEPER.checkers("register", model).unwrap();

@@ -53,6 +53,9 @@ const NUMBERED: CreateOptions<'static> =
 /// Numbered, and deleted when the session ends.
 const OWNED: CreateOptions<'static> = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
 
+/// The version that any znode has, in ZooKeeper's protocol.
+const ANY_VERSION: i32 = -1;
+
 /// A session on one connection, whose requests are answered in their order.
 ///
 /// The crate would connect again and keep the session; after an error that leaves an outcome open this one is not used further
@@ -124,7 +127,17 @@ impl ZooKeeperSession {
         result
     }
 
-    /// Waits until the server has everything that the leader had committed when it was asked.
+    /// Waits until the server has everything that was committed before: a transaction that changes nothing is logged by a
+    /// majority, and executed after all before it.
+    pub(crate) async fn commit_nothing(&mut self) -> Result<(), Error> {
+        let mut writer = self.client.new_multi_writer();
+        writer.add_check_version("/", ANY_VERSION)?;
+        let result = writer.commit().await.map_err(Error::from);
+        self.note(result).map(drop)
+    }
+
+    /// Waits until the server has everything that its leader had committed when it was asked, unless the server is the leader:
+    /// it answers at once, and may not have executed yet what its followers have.
     pub(crate) async fn sync(&mut self) -> Result<(), Error> {
         let result = self.client.sync("/").await;
         self.note(result)

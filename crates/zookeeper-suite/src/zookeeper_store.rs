@@ -10,6 +10,7 @@
 //! | unique ids | the transaction of a write |
 //! | lock | a numbered child that its session owns, and that has the lowest number; the fence is the transaction |
 
+use crate::ReadGuard;
 use crate::znode_tree::{self as tree, ACCOUNTS, IDS, QUEUE};
 use crate::zookeeper_session::{Znode, ZooKeeperSession, of_read, of_write};
 use seatrial_history::{Key, Mop, Transfer, Value};
@@ -30,8 +31,8 @@ pub(crate) struct ZooKeeperClients {
     pub(crate) session: Duration,
     /// The workload; empty if the operations come from a plan.
     pub(crate) workload: &'static str,
-    /// Do reads ask only the client's own server?
-    pub(crate) is_local: bool,
+    /// What comes before a read.
+    pub(crate) guard: ReadGuard,
 }
 
 impl Clients for ZooKeeperClients {
@@ -49,7 +50,7 @@ impl Clients for ZooKeeperClients {
                 session,
                 node: slot.node,
                 workload: self.workload,
-                is_local: self.is_local,
+                guard: self.guard,
                 patience: self.timeout,
                 held: BTreeMap::new(),
             }))
@@ -62,7 +63,7 @@ struct ZooKeeperStore {
     session: ZooKeeperSession,
     node: NodeId,
     workload: &'static str,
-    is_local: bool,
+    guard: ReadGuard,
     /// Time limit after which a request that others got ahead of is not tried again.
     patience: Duration,
     /// The znodes of the locks that it holds.
@@ -137,17 +138,19 @@ impl ZooKeeperStore {
         }
     }
 
-    /// What comes before a read that is to be linearizable.
-    async fn sync_unless_local(&mut self) -> Result<(), StoreRefusal> {
-        if self.is_local {
-            return Ok(());
-        }
-        self.session.sync().await.map_err(|error| of_read(&error))
+    /// What comes before a read.
+    async fn guard_read(&mut self) -> Result<(), StoreRefusal> {
+        let done = match self.guard {
+            ReadGuard::Quorum => self.session.commit_nothing().await,
+            ReadGuard::Sync => self.session.sync().await,
+            ReadGuard::Local => Ok(()),
+        };
+        done.map_err(|error| of_read(&error))
     }
 
     /// The value under a key: of a set, a counter, or a register.
     async fn read(&mut self, key: &Key) -> Result<StoreAnswer, StoreRefusal> {
-        self.sync_unless_local().await?;
+        self.guard_read().await?;
         if self.workload == "set" {
             let children = self.session.children(&tree::set(key)).await;
             let (names, _) = children.map_err(|error| of_read(&error))?;
@@ -194,7 +197,7 @@ impl ZooKeeperStore {
         new: i64,
     ) -> Result<StoreAnswer, StoreRefusal> {
         let began = Instant::now();
-        self.sync_unless_local().await?;
+        self.guard_read().await?;
         while began.elapsed() < self.patience {
             let found = self.session.get(path).await;
             let found = found.map_err(|error| of_read(&error))?;
@@ -212,7 +215,7 @@ impl ZooKeeperStore {
         Err(StoreRefusal::failed("other clients were always first"))
     }
 
-    /// Another client was first: the server may not have its change yet.
+    /// Another client was first: the server may not have its change yet. What is read then is compared when it is written.
     async fn catch_up(&mut self) -> Result<(), StoreRefusal> {
         self.session.sync().await.map_err(|error| of_read(&error))
     }
@@ -257,7 +260,7 @@ impl ZooKeeperStore {
             let answer = change
                 .value
                 .map_or_else(StoreAnswer::done, StoreAnswer::value);
-            if change.writes.is_empty() && self.is_local {
+            if change.writes.is_empty() && self.guard == ReadGuard::Local {
                 return Ok(answer);
             }
             if self.create_missing(&znodes).await? {
@@ -365,6 +368,9 @@ impl ZooKeeperStore {
 
     async fn drain(&mut self) -> Result<StoreAnswer, StoreRefusal> {
         let began = Instant::now();
+        // An element that its server does not show would count as lost.
+        let seen = self.session.commit_nothing().await;
+        seen.map_err(|error| of_read(&error))?;
         let mut taken = Vec::new();
         while began.elapsed() < self.patience {
             match self.take(TAKEN_AT_ONCE, &taken).await? {
