@@ -9,6 +9,9 @@ use crate::volume_message::{FromReplica, RefusalReason, SessionNumber, ToReplica
 use seatrial_machine::{Output, Ticket, Time};
 use std::collections::BTreeMap;
 
+/// Why a replica that sends nothing has no session.
+const SILENT: &str = "silent";
+
 /// What the upstairs is about to be.
 ///
 /// ```text
@@ -142,7 +145,12 @@ impl Upstairs {
             let is_silent = mirror.heard_at + self.options.silence <= now;
             match mirror.state {
                 MirrorState::Offline | MirrorState::Refused => {
-                    if mirror.attach_at <= now
+                    let attach_at = mirror.attach_at;
+                    if is_silent && mirror.state == MirrorState::Offline {
+                        // Whatever ended its session, this is why it has no other.
+                        SILENT.clone_into(&mut self.mirrors[at].reason);
+                    }
+                    if attach_at <= now
                         && !matches!(
                             self.phase,
                             ActivationPhase::Inactive | ActivationPhase::Deposed(_)
@@ -151,7 +159,7 @@ impl Upstairs {
                         self.attach(now, at, out);
                     }
                 }
-                _ if is_silent => self.go_offline(at, "silent", now, out),
+                _ if is_silent => self.go_offline(at, SILENT, now, out),
                 MirrorState::Active | MirrorState::Repairing => {
                     if mirror.sent_at + self.options.silence / 4 <= now {
                         let message = ToReplica::Ping(mirror.session).encode();

@@ -106,3 +106,24 @@ fn a_replica_counts_after_its_repair() {
     assert_eq!(test.read_all(1 << 31), expected);
     test.end_equal();
 }
+
+/// A replica that was left behind because it had died is silent in the end.
+#[test]
+fn a_replica_without_a_session_says_why_it_has_none() {
+    let mut test = keeping(5, 0);
+    test.call(1 << 29, write(0, BLOCKS, 5, true))
+        .expect("the volume answers");
+    test.world.apply(&Fault::Kill(N2));
+    for number in 0.. {
+        if test.replica(N2).state == MirrorState::Offline {
+            break;
+        }
+        test.call(number, write(0, BLOCKS, number, false))
+            .expect("two replicas are enough");
+    }
+    assert_eq!(test.replica(N2).reason, "too far behind");
+    test.pass(Duration::from_secs(4));
+    assert_eq!(test.replica(N2).reason, "silent");
+    test.end_equal();
+    assert_eq!(test.replica(N2).reason, "");
+}
