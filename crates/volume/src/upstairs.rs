@@ -136,7 +136,7 @@ impl UpstairsOptions {
             repair_chunks: 32,
             repair_piece: 256 << 10,
             repair_rate: 200 << 20,
-            repair_rate_busy: 24 << 20,
+            repair_rate_busy: 18 << 20,
             repair_rate_kept: 80 << 20,
             sweep_rate: 100 << 20,
             sweep_piece: 256 << 10,
