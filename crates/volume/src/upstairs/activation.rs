@@ -145,17 +145,18 @@ impl Upstairs {
             let is_silent = mirror.heard_at + self.options.silence <= now;
             match mirror.state {
                 MirrorState::Offline | MirrorState::Refused => {
+                    if matches!(
+                        self.phase,
+                        ActivationPhase::Inactive | ActivationPhase::Deposed(_)
+                    ) {
+                        continue;
+                    }
                     let attach_at = mirror.attach_at;
                     if is_silent && mirror.state == MirrorState::Offline {
                         // Whatever ended its session, this is why it has no other.
                         SILENT.clone_into(&mut self.mirrors[at].reason);
                     }
-                    if attach_at <= now
-                        && !matches!(
-                            self.phase,
-                            ActivationPhase::Inactive | ActivationPhase::Deposed(_)
-                        )
-                    {
+                    if attach_at <= now {
                         self.attach(now, at, out);
                     }
                 }

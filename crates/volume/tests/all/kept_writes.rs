@@ -127,3 +127,20 @@ fn a_replica_without_a_session_says_why_it_has_none() {
     test.end_equal();
     assert_eq!(test.replica(N2).reason, "");
 }
+
+/// Replicas of a volume that is not in use are asked nothing: that they say nothing is no reason.
+#[test]
+fn replicas_of_a_volume_at_rest_are_not_silent() {
+    let mut test = keeping(5, 0);
+    test.call(1 << 29, write(0, BLOCKS, 5, true))
+        .expect("the volume answers");
+    test.call(1 << 30, GuestRequest::Deactivate)
+        .expect("the volume answers");
+    test.pass(Duration::from_secs(4));
+    for replica in test.status().replicas {
+        assert_eq!(
+            (replica.state, replica.reason.as_str()),
+            (MirrorState::Offline, "")
+        );
+    }
+}
