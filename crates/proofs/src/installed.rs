@@ -219,7 +219,7 @@ pub fn find_program(programs: &[&str]) -> Option<PathBuf> {
         if let Some((before, after)) = program.split_once('*') {
             return find_by_pattern(before, after);
         }
-        if program.starts_with(['/', '.']) {
+        if program.starts_with('/') || program.starts_with("./") {
             return Some(PathBuf::from(program)).filter(|path| path.exists());
         }
         let folders = std::env::var_os("PATH")?;

@@ -59,7 +59,7 @@ const OPTIONS: [SuiteOption; 4] = [
     SuiteOption {
         name: READS,
         value_name: "HOW",
-        about: "Before a read: quorum (a transaction without a change, so that it is linearizable), sync (a sync, which a new leader answers without asking others), local (nothing)",
+        about: "Before a read: quorum (a transaction without a change, so that it is linearizable), sync (a sync, which a leader answers at once, so that a read there may be stale), local (nothing)",
         default: Some("quorum"),
         verbs: &[Verb::Test],
     },
