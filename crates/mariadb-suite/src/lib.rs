@@ -61,6 +61,7 @@ const TRIED: &str = "10.11";
 const ISOLATION: &str = "isolation";
 const SNAPSHOT: &str = "innodb-snapshot-isolation";
 const FLUSH: &str = "innodb-flush-log-at-trx-commit";
+const BINLOG: &str = "binlog";
 
 /// The isolation levels; the default first.
 const LEVELS: &[&str] = &[
@@ -70,7 +71,7 @@ const LEVELS: &[&str] = &[
     "read-uncommitted",
 ];
 
-const OPTIONS: [SuiteOption; 4] = [
+const OPTIONS: [SuiteOption; 5] = [
     SuiteOption {
         name: ISOLATION,
         value_name: "LEVEL",
@@ -90,6 +91,13 @@ const OPTIONS: [SuiteOption; 4] = [
         value_name: "WHEN",
         about: "When the log is written: 1 (synced at each commit), 2 (written at each commit), 0 (once a second)",
         default: Some("1"),
+        verbs: &[Verb::Test],
+    },
+    SuiteOption {
+        name: BINLOG,
+        value_name: "WHEN",
+        about: "The binary log: on (synced at each commit), off, MariaDB's default; off, a read can show what a crash then loses",
+        default: Some("on"),
         verbs: &[Verb::Test],
     },
     TRANSACTIONS,
@@ -163,6 +171,7 @@ impl Suite for Mariadb {
     fn deploy(&self, setup: &Setup<'_>) -> Result<Deployment, SuiteError> {
         let isolation = isolation(setup.options)?;
         let flush = setup.options.one_of(FLUSH, &["1", "2", "0"])?;
+        let has_binlog = setup.options.one_of(BINLOG, &["on", "off"])? == "on";
         let store = SqlStoreOptions::of(setup, &mariadb_client::DIALECT)?;
         let (server, version) = SERVER.version("--version")?;
         setup.note_version("MariaDB", (" ", &[TRIED]), &version);
@@ -172,6 +181,7 @@ impl Suite for Mariadb {
             // Clients that are opened again come before the server has noticed the end of the former ones.
             connections: setup.concurrency * 6 + 50,
             flush,
+            has_binlog,
         };
         let limits = NodeLimits {
             ready: Duration::from_secs(30),

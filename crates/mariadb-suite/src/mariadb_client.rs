@@ -27,7 +27,11 @@ pub(crate) fn creation() -> Vec<String> {
     let mut statements = vec![
         format!("create table if not exists registers ({key} primary key, v bigint not null)"),
         format!("create table if not exists lists ({key} primary key, v longtext character set ascii not null)"),
-        format!("create table if not exists elements ({key} not null, v bigint not null, key (k))"),
+        // Without a key of its own, a row can replace another after a crash (docs/findings/mariadb-row-ids.md).
+        format!(
+            "create table if not exists elements (id bigint auto_increment primary key, \
+               {key} not null, v bigint not null, key (k))"
+        ),
         format!("create table if not exists counters ({key} primary key, v bigint not null)"),
         "create table if not exists accounts (id bigint primary key, balance bigint not null)".into(),
         "create table if not exists queue (id bigint auto_increment primary key, v bigint not null)".into(),

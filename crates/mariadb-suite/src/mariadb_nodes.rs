@@ -18,6 +18,9 @@ pub(crate) struct MariadbSystem {
     pub(crate) connections: u32,
     /// `innodb_flush_log_at_trx_commit`.
     pub(crate) flush: &'static str,
+    /// Is there a binary log? A commit is visible once it is in that log and the log is synced; without one, before anything is
+    /// written (bugs.mysql.com/74303).
+    pub(crate) has_binlog: bool,
 }
 
 /// Time limit of a question to the node.
@@ -54,7 +57,13 @@ impl System for MariadbSystem {
         set("innodb-lock-wait-timeout", "1");
         set("innodb-buffer-pool-size", "64M");
         set("default-storage-engine", "InnoDB");
-        command.args([LOG_SIZE, "--skip-name-resolve", "--skip-log-bin"]);
+        if self.has_binlog {
+            set("log-bin", &node.join("binlog").display().to_string());
+            set("sync-binlog", "1");
+        } else {
+            command.arg("--skip-log-bin");
+        }
+        command.args([LOG_SIZE, "--skip-name-resolve"]);
         command.current_dir("/");
         Ok(command)
     }

@@ -73,6 +73,23 @@ pub const PROOFS: &[PublishedFinding] = &[
         },
     },
     PublishedFinding {
+        name: "mariadb-visible-before-durable",
+        claim: "MariaDB without a binary log shows commits before they are logged, and a crash then loses what was read; with one it does not",
+        source: "MySQL's bugs 74303 and 119759",
+        servers: &["mariadb"],
+        common: "mariadb --workload set --keys 3 --rate max --concurrency 60 --faults kill --interval 2 --time 25",
+        hit: FindingTest {
+            setting: "no binary log, the default",
+            words: "--binlog off",
+            expected: ExpectedVerdict::AnyOf(&["lost"]),
+        },
+        control: FindingTest {
+            setting: "a binary log, synced at each commit",
+            words: "--binlog on",
+            expected: ExpectedVerdict::Valid,
+        },
+    },
+    PublishedFinding {
         name: "sqlite-read-uncommitted",
         claim: "connections of SQLite that share a cache may read what is not committed; without the pragma they do not",
         source: "SQLite's documentation, Isolation In SQLite, and Shared-Cache Mode, 2.2.1",

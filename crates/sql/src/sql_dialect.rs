@@ -48,6 +48,6 @@ pub(crate) const READ_REGISTER: &str = "select v from registers where k = $1";
 pub(crate) const READ_LIST: &str = "select v from lists where k = $1";
 pub(crate) const READ_ACCOUNTS: &str = "select id, balance from accounts order by id";
 /// Writes of every dialect.
-pub(crate) const ADD_TO_SET: &str = "insert into elements values ($1, $2)";
+pub(crate) const ADD_TO_SET: &str = "insert into elements (k, v) values ($1, $2)";
 pub(crate) const CREDIT: &str = "update accounts set balance = balance + $2 where id = $1";
 pub(crate) const ENQUEUE: &str = "insert into queue (v) values ($1)";
