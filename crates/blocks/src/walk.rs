@@ -1,7 +1,7 @@
 //! The blocks of a log in order, each checked before it is returned.
 
 use crate::block::{ALIGNMENT, BlockHeader, Defect, HEADER_LENGTH, MAGIC};
-use crate::window::Window;
+use crate::window::{ReadAhead, Window};
 use crate::{RecordingTag, crc32c};
 use seatrial_machine::Disk;
 use std::io;
@@ -109,6 +109,18 @@ impl<'a> Walker<'a> {
             owner: Owner::Any,
             stopped: false,
         }
+    }
+
+    /// Reads into the buffer of an earlier walk ([`Walker::into_buffer`]), which spares its memory from being allocated again.
+    pub fn reusing(mut self, mut buffer: ReadAhead) -> Walker<'a> {
+        buffer.forget(0);
+        self.window = self.window.reusing(buffer);
+        self
+    }
+
+    /// Ends the walk; its buffer can serve the next one.
+    pub fn into_buffer(self) -> ReadAhead {
+        self.window.into_buffer()
     }
 
     /// Requires this sequence number of the first block.

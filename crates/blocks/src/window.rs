@@ -10,7 +10,10 @@ const READ_AHEAD: usize = 256 << 10;
 /// is read whole. The buffer never shrinks, so it is as long as the longest block read.
 #[derive(Debug, Default)]
 pub struct ReadAhead {
-    bytes: Vec<u8>,
+    /// Longer than what was read, where a longer block was read before: bytes are made zero once, not before each read.
+    buffer: Vec<u8>,
+    /// How many of the buffer's bytes are of the disk.
+    length: usize,
     /// Offset of the buffer's first byte.
     start: u64,
 }
@@ -26,42 +29,38 @@ impl ReadAhead {
         there: u64,
     ) -> io::Result<&[u8]> {
         let end = offset + length as u64;
-        if offset < self.start || end > self.start + self.bytes.len() as u64 {
+        if offset < self.start || end > self.start + self.length as u64 {
             let ahead = there.saturating_sub(offset).min(READ_AHEAD as u64) as usize;
             self.fill(disk, offset, length.max(ahead))?;
         }
         let at = (offset - self.start) as usize;
-        assert!(
-            at + length <= self.bytes.len(),
-            "the bytes are in the buffer"
-        );
-        Ok(&self.bytes[at..at + length])
+        assert!(at + length <= self.length, "the bytes are in the buffer");
+        Ok(&self.buffer[at..at + length])
     }
 
     /// Drops buffered bytes from `offset` on, so that they are read again.
     pub fn forget(&mut self, offset: u64) {
         let kept = offset.saturating_sub(self.start);
-        self.bytes
-            .truncate(usize::try_from(kept).unwrap_or(usize::MAX));
+        self.length = self.length.min(usize::try_from(kept).unwrap_or(usize::MAX));
     }
 
     /// Moves the buffer to the `wanted` bytes at `offset`, keeping those that it already has.
     fn fill(&mut self, disk: &dyn Disk, offset: u64, wanted: usize) -> io::Result<()> {
-        let held = self.start..self.start + self.bytes.len() as u64;
+        let held = self.start..self.start + self.length as u64;
         let kept = if held.contains(&offset) {
             let at = (offset - self.start) as usize;
-            self.bytes.copy_within(at.., 0);
-            (self.bytes.len() - at).min(wanted)
+            self.buffer.copy_within(at..self.length, 0);
+            (self.length - at).min(wanted)
         } else {
             0
         };
         self.start = offset;
-        self.bytes.resize(wanted, 0);
-        let read = disk.read_at(offset + kept as u64, &mut self.bytes[kept..]);
-        // After a failed read the new bytes are undefined: keep none, so that they are read again.
-        if read.is_err() {
-            self.bytes.clear();
+        if self.buffer.len() < wanted {
+            self.buffer.resize(wanted, 0);
         }
+        let read = disk.read_at(offset + kept as u64, &mut self.buffer[kept..wanted]);
+        // After a failed read the new bytes are undefined: keep none, so that they are read again.
+        self.length = if read.is_ok() { wanted } else { 0 };
         read
     }
 }
@@ -82,6 +81,17 @@ impl<'a> Window<'a> {
             length: disk.len(),
             ahead: ReadAhead::default(),
         }
+    }
+
+    pub(crate) fn reusing(self, buffer: ReadAhead) -> Window<'a> {
+        Window {
+            ahead: buffer,
+            ..self
+        }
+    }
+
+    pub(crate) fn into_buffer(self) -> ReadAhead {
+        self.ahead
     }
 
     /// Bytes of the disk when the window was made.

@@ -8,6 +8,7 @@ measure.py SEATRIAL FOLDER OUT.csv activation [TIMES]                attach agai
 measure.py SEATRIAL FOLDER OUT.csv outage [TIMES]                    a replica killed under load and started 0.3 s later
 measure.py SEATRIAL FOLDER OUT.csv repair [SECONDS]                  writes a second before, during and after a repair
 measure.py SEATRIAL FOLDER OUT.csv cost [TIMES]                      CPU of a repaired block, without guests meanwhile
+measure.py SEATRIAL FOLDER OUT.csv steady [SECONDS]                  1 MiB writes, second by second
 
 FOLDER is made, must be on the disk to measure, and is removed. `table`: all servers run at the same time, idle but for the one that is
 measured; each round measures every server with every job, one after the other, so that rows of a round are close in time. CPU is
@@ -418,9 +419,33 @@ def cost(seatrial, folder, rows, times=3):
         server.end()
 
 
+def steady(seatrial, folder, rows, seconds=36):
+    """1 MiB random writes, second by second: after some 15 s the log has its full length, and slots in use are moved."""
+    server = volume(seatrial, folder)
+    seconds = int(seconds)
+    try:
+        fill(server.uri())
+        log = folder / "steady"
+        guest = start("fio", "--name=job", "--ioengine=nbd", f"--uri={server.uri()}", "--rw=randwrite", "--bs=1M", "--iodepth=25",
+                      "--time_based", f"--runtime={seconds}", "--randrepeat=0", "--norandommap", "--refill_buffers",
+                      f"--write_bw_log={log}", "--log_avg_msec=1000")
+        cpu = [server.cpu()]
+        for _ in range(seconds):
+            time.sleep(1)
+            cpu.append(server.cpu())
+        guest.wait()
+        rates = [int(line.split(",")[1]) / 1024 for line in (folder / "steady_bw.1.log").read_text().splitlines()]
+        for second, rate in enumerate(rates[:seconds]):
+            used = cpu[second + 1] - cpu[second]
+            rows.add(second=second + 1, mebibytes_per_second=round(rate), server_cpu_ms_per_mebibyte=round(used * 1000 / max(rate, 1), 2))
+    finally:
+        server.end()
+
+
 def main():
     seatrial, folder, out, what = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), sys.argv[3], sys.argv[4]
-    ways = {"table": table, "pairs": pairs, "native": native, "activation": activation, "outage": outage, "repair": repair, "cost": cost}
+    ways = {"table": table, "pairs": pairs, "native": native, "activation": activation, "outage": outage, "repair": repair, "cost": cost,
+            "steady": steady}
     folder.mkdir(parents=True)
     try:
         ways[what](seatrial, folder, Rows(out), *sys.argv[5:])

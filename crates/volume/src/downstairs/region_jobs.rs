@@ -3,8 +3,9 @@
 use crate::block_context::BlockContext;
 use crate::downstairs::region_record::{REGION_LOG, RegionRecord, read_records};
 use crate::geometry::BlockNumber;
-use seatrial_blocks::{HEADER_LENGTH, WalkError, Walker};
-use seatrial_machine::{Computed, DataFolder, Job, LogName, LogReader};
+use seatrial_blocks::{HEADER_LENGTH, ReadAhead, WalkError, Walker};
+use seatrial_machine::{Computed, DataFolder, Job, LogName, LogReader, LogView};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A part of a reply to a read.
@@ -51,6 +52,8 @@ impl ReadSlots {
 /// Reads a piece of the log's head, to move what is in use.
 pub(crate) struct ReadHead {
     pub(crate) data: DataFolder,
+    /// An earlier piece, whose open log and memory serve again.
+    pub(crate) earlier: Option<HeadRead>,
     /// Position of a block.
     pub(crate) from: u64,
     /// Reads to the end of the block that reaches this.
@@ -61,10 +64,70 @@ pub(crate) struct ReadHead {
 /// Slots of a piece of the log.
 #[derive(Debug)]
 pub(crate) struct HeadRead {
-    /// Block, position and bytes of each slot.
-    pub(crate) slots: Vec<(BlockNumber, u64, Vec<u8>)>,
+    log: Arc<LogView>,
+    buffer: ReadAhead,
+    /// The slots.
+    pub(crate) slots: Vec<HeadSlot>,
+    /// Their bytes, one after the other.
+    bytes: Vec<u8>,
     /// Position of the next block.
     pub(crate) next: u64,
+}
+
+/// A slot in a piece of the log.
+#[derive(Clone, Debug)]
+pub(crate) struct HeadSlot {
+    pub(crate) block: BlockNumber,
+    /// In the log.
+    pub(crate) position: u64,
+    /// In the bytes that were read.
+    at: Range<usize>,
+}
+
+impl HeadRead {
+    /// The bytes of one of its slots.
+    pub(crate) fn bytes(&self, slot: &HeadSlot) -> &[u8] {
+        &self.bytes[slot.at.clone()]
+    }
+
+    fn open(data: &DataFolder) -> std::io::Result<HeadRead> {
+        Ok(HeadRead {
+            log: Arc::new(data.log(LogName::MAIN)?),
+            buffer: ReadAhead::default(),
+            slots: Vec::new(),
+            bytes: Vec::new(),
+            next: 0,
+        })
+    }
+
+    fn gather(&mut self, record: &RegionRecord<'_>, payload_at: u64) {
+        match record {
+            RegionRecord::Data {
+                span, slots, at, ..
+            } => {
+                let mut position = payload_at + *at as u64;
+                for (block, slot) in span.blocks().zip(slots) {
+                    self.push(block, position, slot.bytes);
+                    position += slot.bytes.len() as u64;
+                }
+            }
+            RegionRecord::Moved {
+                block, slot, at, ..
+            } => self.push(*block, payload_at + *at as u64, slot.bytes),
+            _ => {}
+        }
+    }
+
+    fn push(&mut self, block: BlockNumber, position: u64, slot: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(slot);
+        let at = start..self.bytes.len();
+        self.slots.push(HeadSlot {
+            block,
+            position,
+            at,
+        });
+    }
 }
 
 impl Job for ReadHead {
@@ -74,16 +137,22 @@ impl Job for ReadHead {
 }
 
 impl ReadHead {
-    fn read(&self) -> std::io::Result<HeadRead> {
-        let log = self.data.log(LogName::MAIN)?;
-        let mut read = HeadRead {
-            slots: Vec::new(),
-            // The part before may have been freed; a segment begins with a block.
-            next: self.from.max(log.start()),
+    fn read(mut self) -> std::io::Result<HeadRead> {
+        let mut read = match self.earlier.take() {
+            Some(earlier) => earlier,
+            None => HeadRead::open(&self.data)?,
         };
+        read.slots.clear();
+        read.bytes.clear();
+        let log = Arc::clone(&read.log);
+        // The part before may have been freed; a segment begins with a block.
+        read.next = self.from.max(log.start());
         while read.next < self.to {
-            let mut walker = Walker::new(&log, read.next);
-            match self.walk(&mut walker, &mut read) {
+            let buffer = std::mem::take(&mut read.buffer);
+            let mut walker = Walker::new(&*log, read.next).reusing(buffer);
+            let walked = self.walk(&mut walker, &mut read);
+            read.buffer = walker.into_buffer();
+            match walked {
                 Ok(true) => {}
                 Ok(false) => break,
                 // What is damaged stays where it is: its blocks are written anew when they are read.
@@ -105,36 +174,11 @@ impl ReadHead {
                 && let Ok(records) = read_records(block.payload, self.block_length)
             {
                 for record in &records {
-                    gather(record, payload_at, &mut read.slots);
+                    read.gather(record, payload_at);
                 }
             }
             read.next = walker.offset();
         }
         Ok(true)
-    }
-}
-
-fn gather(
-    record: &RegionRecord<'_>,
-    payload_at: u64,
-    slots: &mut Vec<(BlockNumber, u64, Vec<u8>)>,
-) {
-    match record {
-        RegionRecord::Data {
-            span,
-            slots: data,
-            at,
-            ..
-        } => {
-            let mut position = payload_at + *at as u64;
-            for (block, slot) in span.blocks().zip(data) {
-                slots.push((block, position, slot.bytes.to_vec()));
-                position += slot.bytes.len() as u64;
-            }
-        }
-        RegionRecord::Moved {
-            block, slot, at, ..
-        } => slots.push((*block, payload_at + *at as u64, slot.bytes.to_vec())),
-        _ => {}
     }
 }

@@ -3,7 +3,7 @@
 use super::{Downstairs, Outputs};
 use crate::downstairs::map_file::{ReplayStart, WriteMap};
 use crate::downstairs::region::Region;
-use crate::downstairs::region_jobs::{HeadRead, ReadHead};
+use crate::downstairs::region_jobs::{HeadRead, HeadSlot, ReadHead};
 use crate::downstairs::region_record::{put_grant, put_moved, put_region};
 use seatrial_machine::{DataFolder, LogName, Output, Ticket};
 
@@ -44,6 +44,8 @@ pub(crate) struct Upkeep {
     moved: u64,
     /// Move up to here, then write a map file.
     target: u64,
+    /// The last piece that was read, for its open log: the head cannot be freed before the next map file.
+    piece: Option<HeadRead>,
     /// Writing a map file failed: not again before the log has grown.
     failed_at: u64,
 }
@@ -57,6 +59,7 @@ impl Upkeep {
             head,
             moved: head,
             target: head,
+            piece: None,
             failed_at: 0,
         }
     }
@@ -123,6 +126,8 @@ impl Downstairs {
         } else if length > limit {
             let goal = upkeep.head + (length - limit) / 2 + self.options.segment_length;
             self.upkeep.target = goal.min(self.log.durable());
+            // Its log may end before the target.
+            self.upkeep.piece = None;
             if self.upkeep.moved < self.upkeep.target {
                 self.read_head(out);
             }
@@ -131,6 +136,7 @@ impl Downstairs {
 
     /// Marks a position, and lets the log be durable up to it.
     fn begin_map(&mut self, out: &mut Outputs) {
+        self.upkeep.piece = None;
         let (geometry, grant) = (self.options.geometry, self.region.grant);
         let put = |bytes: &mut Vec<u8>| {
             put_region(bytes, &geometry);
@@ -188,6 +194,7 @@ impl Downstairs {
         let from = self.upkeep.moved;
         let job = ReadHead {
             data: self.upkeep.data.clone(),
+            earlier: self.upkeep.piece.take(),
             from,
             to: (from + MOVE_LENGTH).min(self.upkeep.target),
             block_length: self.options.geometry.block_length,
@@ -205,14 +212,14 @@ impl Downstairs {
             self.upkeep.failed_at = self.log.position();
             return;
         };
-        let mut slots = read.slots;
-        slots.retain(|(block, position, _)| self.region.is_used(*block, *position));
+        let used = |slot: &&HeadSlot| self.region.is_used(slot.block, slot.position);
+        let slots: Vec<&HeadSlot> = read.slots.iter().filter(used).collect();
         if !slots.is_empty() {
-            let length: usize = slots.iter().map(|it| it.2.len() + 32).sum();
+            let length: usize = slots.iter().map(|it| read.bytes(it).len() + 32).sum();
             self.figures.moved_bytes += length as u64;
             let put = |bytes: &mut Vec<u8>| {
-                for (block, position, slot) in &slots {
-                    put_moved(bytes, *block, *position, slot);
+                for slot in &slots {
+                    put_moved(bytes, slot.block, slot.position, read.bytes(slot));
                 }
             };
             self.append(false, length, put, out);
@@ -222,5 +229,6 @@ impl Downstairs {
             "moving goes through the log in order"
         );
         self.upkeep.moved = read.next.max(self.upkeep.moved);
+        self.upkeep.piece = Some(read);
     }
 }
