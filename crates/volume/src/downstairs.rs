@@ -57,9 +57,16 @@ pub const REPLICA_MESSAGE_MAX: usize = READ_LENGTH_MAX + (64 << 10);
 /// Most bytes of slots in one message.
 pub const READ_LENGTH_MAX: usize = 2 << 20;
 
-/// Most files of freed segments that are kept to be written over, at the usual segment's length as many bytes as the usual slack:
-/// syncs of such files have no metadata to write (`docs/decisions/0133`). Blocks are numbered, so old ones are not taken for new.
-const SPARES_MAX: usize = 8;
+/// Bytes, and least and most files, of freed segments that are kept to be written over: syncs of such files have no metadata to
+/// write (`docs/decisions/0133`). Blocks are numbered, so old ones are not taken for new.
+const SPARE_BYTES: u64 = 256 << 20;
+const SPARES: std::ops::RangeInclusive<u64> = 2..=8;
+
+/// Segments of a log with twice the bytes of its volume. Each is an open file of its reader, and of a job that moves slots; a
+/// process may have 1,024 on many systems.
+const SEGMENTS: u64 = 256;
+/// Shortest and longest segment.
+const SEGMENT_LENGTHS: std::ops::RangeInclusive<u64> = 32 << 20..=64 << 30;
 
 /// Options of a replica.
 #[derive(Clone, Debug)]
@@ -77,15 +84,21 @@ pub struct DownstairsOptions {
 }
 
 impl DownstairsOptions {
-    /// The usual options.
-    pub const fn new(geometry: Geometry) -> DownstairsOptions {
+    /// The usual options: segments of 32 MiB, longer ones for volumes of more than 4 GiB.
+    pub fn new(geometry: Geometry) -> DownstairsOptions {
+        let segment_length = (2 * geometry.bytes() / SEGMENTS).next_multiple_of(1 << 20);
         DownstairsOptions {
             geometry,
             map_interval: 128 << 20,
             log_slack: 256 << 20,
-            segment_length: 32 << 20,
+            segment_length: segment_length.clamp(*SEGMENT_LENGTHS.start(), *SEGMENT_LENGTHS.end()),
             bug: None,
         }
+    }
+
+    fn spares_max(&self) -> usize {
+        let spares = SPARE_BYTES / self.segment_length;
+        spares.clamp(*SPARES.start(), *SPARES.end()) as usize
     }
 }
 
@@ -145,7 +158,7 @@ impl Downstairs {
         let read = read_region(data, &options.geometry, options.segment_length)?;
         let log = OpenLog {
             segment_length: options.segment_length,
-            spares_max: SPARES_MAX,
+            spares_max: options.spares_max(),
             ..OpenLog::new(LogName::MAIN, read.report.end)
         };
         let start = data.log(LogName::MAIN)?.start();
@@ -727,5 +740,36 @@ impl Machine for Downstairs {
 
     fn describe(&self, _: Time, sheet: &mut StatusSheet) {
         self.describe_all(sheet);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::VolumeId;
+
+    #[test]
+    fn large_volumes_have_longer_segments_and_not_more() {
+        let options = |gibibytes: u64| {
+            DownstairsOptions::new(Geometry {
+                volume: VolumeId(1),
+                block_length: 4_096,
+                blocks: gibibytes << 18,
+            })
+        };
+        for small in [1, 4] {
+            assert_eq!(options(small).segment_length, 32 << 20);
+            assert_eq!(options(small).spares_max(), 8);
+        }
+        for large in [5, 100, 1 << 10, 8 << 10] {
+            let options = options(large);
+            let log = 2 * (large << 30);
+            assert!(log / options.segment_length <= SEGMENTS, "{large} GiB");
+            // What is kept beside the log is little beside it.
+            let spares = options.spares_max() as u64 * options.segment_length;
+            assert!(spares <= log / 32, "{large} GiB");
+        }
+        let most = options(crate::BLOCKS_MAX >> 18);
+        assert_eq!(most.segment_length, 64 << 30);
     }
 }
