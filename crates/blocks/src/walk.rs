@@ -114,13 +114,13 @@ impl<'a> Walker<'a> {
     /// Reads into the buffer of an earlier walk ([`Walker::into_buffer`]), which spares its memory from being allocated again.
     pub fn reusing(mut self, mut buffer: ReadAhead) -> Walker<'a> {
         buffer.forget(0);
-        self.window = self.window.reusing(buffer);
+        self.window.ahead = buffer;
         self
     }
 
     /// Ends the walk; its buffer can serve the next one.
     pub fn into_buffer(self) -> ReadAhead {
-        self.window.into_buffer()
+        self.window.ahead
     }
 
     /// Requires this sequence number of the first block.

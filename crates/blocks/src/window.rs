@@ -70,7 +70,7 @@ impl ReadAhead {
 pub struct Window<'a> {
     disk: &'a dyn Disk,
     length: u64,
-    ahead: ReadAhead,
+    pub(crate) ahead: ReadAhead,
 }
 
 impl<'a> Window<'a> {
@@ -81,17 +81,6 @@ impl<'a> Window<'a> {
             length: disk.len(),
             ahead: ReadAhead::default(),
         }
-    }
-
-    pub(crate) fn reusing(self, buffer: ReadAhead) -> Window<'a> {
-        Window {
-            ahead: buffer,
-            ..self
-        }
-    }
-
-    pub(crate) fn into_buffer(self) -> ReadAhead {
-        self.ahead
     }
 
     /// Bytes of the disk when the window was made.

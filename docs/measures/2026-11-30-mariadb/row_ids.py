@@ -8,14 +8,11 @@ Needs mariadbd (x86-64), mariadb-install-db, mariadb, gdb, objdump, and the righ
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
 import time
 
 PORT = 29531
-# An id that is divisible by this is logged before it is used (DICT_HDR_ROW_ID_WRITE_MARGIN).
-MARGIN = 256
 
 
 def place(program):
