@@ -2,7 +2,7 @@
 
 use rustls::pki_types::CertificateDer;
 use rustls::{AlertDescription, CertificateError, Connection, Error};
-use std::io::{self, BufRead as _, Write as _};
+use std::io::{self, BufRead as _, IoSlice, Write as _};
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -328,6 +328,15 @@ impl WriteSide {
         }
     }
 
+    /// The same with several pieces, of which TLS takes one at a time.
+    pub(crate) fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        match (&self.tls, pieces.first()) {
+            (None, _) => self.socket.try_write_vectored(pieces),
+            (Some(_), Some(first)) => self.try_write(first),
+            (Some(_), None) => Ok(0),
+        }
+    }
+
     /// Is it without TLS?
     pub(crate) const fn is_plain(&self) -> bool {
         self.tls.is_none()
@@ -350,15 +359,27 @@ impl WriteSide {
 
 impl AsyncWrite for WriteSide {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.is_plain()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         if self.tls.is_none() {
-            return Pin::new(&mut self.socket).poll_write(context, bytes);
+            return Pin::new(&mut self.socket).poll_write_vectored(context, pieces);
         }
         loop {
-            let written = self.try_write(bytes);
+            let written = self.try_write_vectored(pieces);
             if !would_block(&written) {
                 return Poll::Ready(written);
             }

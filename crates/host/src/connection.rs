@@ -4,7 +4,8 @@ use crate::byte_stream::{self, ReadSide, WriteSide};
 use crate::key::SecretKey;
 use crate::opening::{ClientOpening, LENGTH_MAX, OpeningError, Protocol};
 use crate::tls::TlsCredentials;
-use crate::wire::{self, Messages};
+use crate::unwritten_messages::{MessageParts, UnwrittenMessages, no_slices};
+use crate::wire::Messages;
 use seatrial_machine::NodeId;
 use std::future::pending;
 use std::io;
@@ -15,13 +16,11 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-/// A connection to a server with its unwritten messages, of which a part may be written already. All methods are cancel safe.
+/// A connection to a server with its unwritten messages. All methods are cancel safe.
 pub(crate) struct DialledConnection {
     messages: Messages<ReadSide>,
     writing: WriteSide,
-    gathered: Vec<u8>,
-    /// Bytes of `gathered` that are written.
-    written: usize,
+    unwritten: UnwrittenMessages,
     /// Fires at or before the time of the present wait. Kept from one wait to the next: most waits end with a message, and to
     /// register a timer for each would cost as much as reading it.
     timer: Option<Pin<Box<Sleep>>>,
@@ -94,8 +93,7 @@ impl DialledConnection {
             let mut connection = DialledConnection {
                 messages: Messages::new(reading, LENGTH_MAX),
                 writing,
-                gathered: Vec::new(),
-                written: 0,
+                unwritten: UnwrittenMessages::default(),
                 timer: None,
             };
             let entered = connection.enter(options).await;
@@ -136,40 +134,42 @@ impl DialledConnection {
 
     /// Queues a message.
     pub(crate) fn push(&mut self, message: &[u8]) {
-        wire::write(&mut self.gathered, message);
+        self.unwritten.push(message);
+    }
+
+    /// Queues a message; long parts of it are not copied.
+    pub(crate) fn push_owned(&mut self, message: MessageParts) {
+        self.unwritten.push_owned(message);
     }
 
     /// Writes all queued messages.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
-        let rest = &self.gathered[self.written..];
-        self.writing.write_all(rest).await?;
-        self.writing.flush().await?;
-        self.gathered.clear();
-        self.written = 0;
-        Ok(())
+        while self.unwritten.bytes() > 0 {
+            let count = write_some(&mut self.writing, &self.unwritten).await?;
+            if count == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.unwritten.advance(count);
+        }
+        self.writing.flush().await
     }
 
     /// Number of queued bytes that are not written.
-    pub(crate) fn unwritten(&self) -> usize {
-        self.gathered.len() - self.written
+    pub(crate) const fn unwritten(&self) -> usize {
+        self.unwritten.bytes()
     }
 
     /// Writes what the socket takes at once: usually all, and then nothing but a message is left to wait for.
     fn write_ready(&mut self) {
-        while self.written < self.gathered.len() {
-            match self.writing.try_write(&self.gathered[self.written..]) {
-                Ok(count @ 1..) => self.written += count,
+        while self.unwritten.bytes() > 0 {
+            let mut slices = no_slices();
+            match self
+                .writing
+                .try_write_vectored(self.unwritten.next(&mut slices))
+            {
+                Ok(count @ 1..) => self.unwritten.advance(count),
                 _ => return, // the wait that follows sees an error itself
             }
-        }
-        self.forget_written();
-    }
-
-    /// Clears the buffer when all of it is written.
-    fn forget_written(&mut self) {
-        if self.written == self.gathered.len() {
-            self.gathered.clear();
-            self.written = 0;
         }
     }
 
@@ -206,31 +206,31 @@ impl DialledConnection {
 
     /// The same, but it also returns, with `None`, when some queued bytes have been written.
     pub(crate) async fn step(&mut self, patience: Option<Duration>) -> Option<ConnectionEvent> {
-        let rest = &self.gathered[self.written..];
-        let has_rest = !rest.is_empty() || self.writing.has_unsent();
+        let is_all_taken = self.unwritten.bytes() == 0;
+        let has_rest = !is_all_taken || self.writing.has_unsent();
         tokio::select! {
             message = self.messages.next() => match message {
                 Ok(Some(bytes)) => return Some(ConnectionEvent::Message(bytes)),
                 Ok(None) | Err(_) => return Some(ConnectionEvent::Lost),
             },
-            count = write_some(&mut self.writing, rest), if has_rest => match count {
-                Ok(count) if count > 0 || rest.is_empty() => self.written += count,
+            count = write_some(&mut self.writing, &self.unwritten), if has_rest => match count {
+                Ok(count) if count > 0 || is_all_taken => self.unwritten.advance(count),
                 _ => return Some(ConnectionEvent::Lost),
             },
             () = sleep(patience) => return Some(ConnectionEvent::Wake),
         }
-        self.forget_written();
         None
     }
 }
 
-/// Writes some bytes; without bytes, what TLS has encrypted and the socket has not taken.
-async fn write_some(writing: &mut WriteSide, bytes: &[u8]) -> io::Result<usize> {
-    if bytes.is_empty() {
+/// Writes some bytes, and returns their number; without any, what TLS has encrypted and the socket has not taken.
+async fn write_some(writing: &mut WriteSide, messages: &UnwrittenMessages) -> io::Result<usize> {
+    if messages.bytes() == 0 {
         writing.flush().await?;
         return Ok(0);
     }
-    writing.write(bytes).await
+    let mut slices = no_slices();
+    writing.write_vectored(messages.next(&mut slices)).await
 }
 
 async fn sleep(duration: Option<Duration>) {

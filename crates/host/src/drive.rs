@@ -645,6 +645,9 @@ impl<M: Machine> MachineServer<M> {
         for output in self.out.drain(..) {
             match output {
                 Output::Send { to, message } => self.connections.send(to, message),
+                Output::SendShared { to, head, shared } => {
+                    self.connections.send_shared(to, head, shared);
+                }
                 Output::Address { node, address } => self.connections.set_address(node, address),
                 Output::Admit(id) => self.connections.admit(id),
                 Output::Close(id) => self.connections.close(id),

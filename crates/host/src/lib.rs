@@ -61,6 +61,7 @@ mod stage_times;
 mod status_server;
 mod terminated;
 mod tls;
+mod unwritten_messages;
 mod whole;
 pub mod wire;
 

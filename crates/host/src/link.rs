@@ -1,6 +1,7 @@
 //! A client's machine over a connection that is reopened when it is lost.
 
 use crate::connection::{ConnectOptions, ConnectionEvent, DialledConnection};
+use crate::unwritten_messages::MessageParts;
 use seatrial_machine::{ClientDriver, Input, NodeId, Output, Peer, Ticket, Time};
 use std::collections::VecDeque;
 use std::io;
@@ -158,7 +159,12 @@ impl<M: Peer> PeerLink<M> {
                 Output::Send { message, .. } => {
                     // Without a connection the message is lost; the machine sends it again.
                     if let Some(connection) = &mut self.connection {
-                        connection.push(&message);
+                        connection.push_owned(message.into());
+                    }
+                }
+                Output::SendShared { head, shared, .. } => {
+                    if let Some(connection) = &mut self.connection {
+                        connection.push_owned(MessageParts::new(head, shared));
                     }
                 }
                 Output::Reply(ticket, reply) => self.replies.push_back((ticket, reply)),

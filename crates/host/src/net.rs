@@ -11,6 +11,7 @@ use crate::opening;
 use crate::peer::{self, Peers};
 use crate::receive::{ConnectionReader, ConnectionState, HeldMemory, OpeningReplies, Receiving};
 use crate::tls::TlsCredentials;
+use crate::unwritten_messages::MessageParts;
 use crate::wire;
 use seatrial_machine::{MetricValue, NodeId, StatusSheet};
 use std::collections::{BTreeMap, VecDeque};
@@ -475,7 +476,7 @@ impl Connections {
         if !to.is_client() {
             match self.peers.own() {
                 Some(own) if own == to => self.send_own(own, message),
-                _ => self.peers.send(to, message),
+                _ => self.peers.send(to, message.into()),
             }
             return;
         }
@@ -504,6 +505,15 @@ impl Connections {
             self.counts.sent += 1;
             self.counts.sent_bytes += length as u64;
         }
+    }
+
+    /// Sends a message whose second part other messages share; another node gets it without a copy.
+    pub(crate) fn send_shared(&mut self, to: NodeId, mut head: Vec<u8>, shared: Arc<Vec<u8>>) {
+        if !to.is_client() && self.peers.own() != Some(to) {
+            return self.peers.send(to, MessageParts::new(head, shared));
+        }
+        head.extend_from_slice(&shared);
+        self.send(to, head);
     }
 
     /// The connection with queued bytes whose [burden](Unsent::burden) is the largest.

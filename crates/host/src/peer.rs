@@ -11,6 +11,7 @@ use crate::connection::{ConnectOptions, ConnectionEvent, DialledConnection};
 use crate::key::nonce;
 use crate::net::NetworkInput;
 use crate::notice::Notices;
+use crate::unwritten_messages::MessageParts;
 use seatrial_machine::{MetricValue, NodeId, StatusSheet, thousands};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -463,7 +464,7 @@ impl Peers {
     }
 
     /// Queues a message for a node; drops and counts it if it is too long, the node is unknown or its queue is full.
-    pub(crate) fn send(&mut self, to: NodeId, message: Vec<u8>) {
+    pub(crate) fn send(&mut self, to: NodeId, message: MessageParts) {
         let (length, most) = (message.len(), self.connect.message_length_max);
         if length > most && self.outboxes.contains_key(&to) {
             self.metrics.count_peer(to, |it| it.dropped_long += 1);
@@ -541,7 +542,7 @@ struct Outbox {
 
 #[derive(Default)]
 struct PeerQueue {
-    messages: VecDeque<(Instant, Vec<u8>)>,
+    messages: VecDeque<(Instant, MessageParts)>,
     bytes: usize,
 }
 
@@ -554,7 +555,7 @@ impl Outbox {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, message: Vec<u8>) {
+    fn push(&self, message: MessageParts) {
         let mut queue = self.lock();
         let is_full = queue.bytes > 0 && queue.bytes + message.len() > self.limits.queue_bytes_max;
         if !is_full {
@@ -582,7 +583,7 @@ impl Outbox {
             if put_in.elapsed() > self.limits.message_age_max {
                 old += 1;
             } else {
-                connection.push(&message);
+                connection.push_owned(message);
                 sent += 1;
             }
         }

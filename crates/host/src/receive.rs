@@ -10,12 +10,14 @@ use crate::opening::{self, OpeningStep, Protocol, ServerOpening};
 use crate::wire;
 use crate::wire::PREFIX_LENGTH;
 use seatrial_machine::NodeId;
+use std::future::Future;
 use std::io;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Bytes per read between messages, …
@@ -27,8 +29,6 @@ const UNADMITTED_READ_LENGTH: usize = 2 << 10;
 /// An incomplete message's buffer doubles, within these bounds.
 const GROWTH_MIN: usize = 4 << 10;
 const GROWTH_MAX: usize = 1 << 20;
-/// Maximum number of bytes per read.
-const READ_LENGTH_MAX: usize = 256 << 10;
 /// Maximum number of messages of one connection in the inbox.
 const INBOX_SHARE: usize = 16;
 
@@ -61,7 +61,7 @@ pub(crate) struct Receiving {
     key: Option<SecretKey>,
     unadmitted: Arc<Budget>,
     admitted: Arc<Budget>,
-    /// The buffer of all reads, so that an idle connection holds no buffer.
+    /// The buffer of all reads between messages, so that an idle connection holds no buffer.
     scratch: Arc<Mutex<Box<[u8]>>>,
 }
 
@@ -81,7 +81,7 @@ impl Receiving {
             key,
             unadmitted: Budget::new(limits.unadmitted_bytes_max),
             admitted: Budget::new(limits.receive_bytes_max),
-            scratch: Arc::new(Mutex::new(vec![0; READ_LENGTH_MAX].into_boxed_slice())),
+            scratch: Arc::new(Mutex::new(vec![0; READ_LENGTH_BUSY].into_boxed_slice())),
         }
     }
 }
@@ -158,6 +158,22 @@ fn is_whole(prefix: [u8; PREFIX_LENGTH], message: &[u8]) -> bool {
 /// An error that closes the connection.
 fn closed(kind: io::ErrorKind, text: String) -> io::Error {
     io::Error::new(kind, text)
+}
+
+/// Reads at most `room` available bytes into the capacity of `bytes`, without a copy. `None`: a spurious readiness; 0: the end of
+/// the stream.
+fn read_into(
+    stream: &mut (impl AsyncRead + Unpin),
+    bytes: &mut Vec<u8>,
+    room: usize,
+) -> io::Result<Option<usize>> {
+    let mut limited = stream.take(room as u64);
+    let read = pin!(limited.read_buf(bytes));
+    // The waker does nothing: `ConnectionReader::until_ready` waits for more.
+    match read.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(read) => read.map(Some),
+        Poll::Pending => Ok(None),
+    }
 }
 
 impl ConnectionReader {
@@ -367,8 +383,7 @@ impl ConnectionReader {
             half.bytes.reserve_exact(growth);
         }
         let room = half.bytes.capacity().min(half.length) - half.bytes.len();
-        let bytes = &mut half.bytes;
-        let count = self.read_with(room, |read| bytes.extend_from_slice(read))?;
+        let count = read_into(&mut self.stream, &mut half.bytes, room)?;
         if count.is_none() {
             tokio::task::yield_now().await; // as between messages
         }

@@ -1,6 +1,7 @@
 //! A client's machine over one connection.
 
 use crate::connection::{ConnectOptions, ConnectionEvent, DialledConnection};
+use crate::unwritten_messages::MessageParts;
 use seatrial_machine::{Input, Machine, NodeId, Output, Peer, Ticket, Time};
 use std::io;
 use std::net::SocketAddr;
@@ -90,7 +91,12 @@ impl<M: Peer> Session<M> {
             match output {
                 Output::Send { message, .. } => {
                     if let Some(connection) = &mut self.connection {
-                        connection.push(&message);
+                        connection.push_owned(message.into());
+                    }
+                }
+                Output::SendShared { head, shared, .. } => {
+                    if let Some(connection) = &mut self.connection {
+                        connection.push_owned(MessageParts::new(head, shared));
                     }
                 }
                 Output::Reply(ticket, reply) if ticket == mine => found = Some(reply),

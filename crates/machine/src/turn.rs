@@ -4,6 +4,7 @@ use crate::{FileResult, FileTask, LogName, NodeId, StatusSheet, Time};
 use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// Identifies one request, append, file task or job of a machine in the input that reports its result. Unique per machine and
 /// start.
@@ -45,6 +46,16 @@ pub enum Output<P> {
         to: NodeId,
         /// The message, without the length prefix of the wire.
         message: Vec<u8>,
+    },
+    /// Send one message, `head` and then `shared`, whose second part messages to other receivers have too: a driver copies it
+    /// for none of them. Otherwise as [`Output::Send`].
+    SendShared {
+        /// The receiver.
+        to: NodeId,
+        /// The first bytes of the message, without the length prefix of the wire.
+        head: Vec<u8>,
+        /// The bytes after them.
+        shared: Arc<Vec<u8>>,
     },
     /// The endpoint has a session: its connection gets the bounds of a known client. A driver without connections ignores it.
     Admit(NodeId),
@@ -106,6 +117,7 @@ impl<P> Output<P> {
     pub fn map_reply<Q>(self, map: impl FnOnce(P) -> Q) -> Output<Q> {
         match self {
             Output::Send { to, message } => Output::Send { to, message },
+            Output::SendShared { to, head, shared } => Output::SendShared { to, head, shared },
             Output::Admit(node) => Output::Admit(node),
             Output::Close(node) => Output::Close(node),
             Output::Address { node, address } => Output::Address { node, address },

@@ -622,6 +622,11 @@ impl<M: Machine> World<M> {
                 self.network
                     .send(self.now, id, to, message, &mut self.queue);
             }
+            Output::SendShared { to, head, shared } => {
+                let message = [&head[..], &shared].concat();
+                self.network
+                    .send(self.now, id, to, message, &mut self.queue);
+            }
             // Endpoints of this world are addressed by node id; it has no connections to bound.
             Output::Admit(_) | Output::Close(_) | Output::Address { .. } => {}
             Output::Append { log, bytes, ticket } => {

@@ -120,14 +120,19 @@ impl TwinWays {
         self.has_ended.load(Ordering::Relaxed)
     }
 
+    fn send(&self, to: NodeId, message: Vec<u8>) {
+        if let Some(replica) = self.replicas.get(to.number() as usize - 1) {
+            let _ = replica.send(message);
+        }
+    }
+
     /// Sends what the machine pushed; threads that have ended get nothing.
     fn carry_out(&self, outputs: impl Iterator<Item = Output<GuestReply>>) {
         for output in outputs {
             match output {
-                Output::Send { to, message } => {
-                    if let Some(replica) = self.replicas.get(to.number() as usize - 1) {
-                        let _ = replica.send(message);
-                    }
+                Output::Send { to, message } => self.send(to, message),
+                Output::SendShared { to, head, shared } => {
+                    self.send(to, [&head[..], &shared].concat());
                 }
                 Output::Compute(job, ticket) => {
                     let _ = self.jobs.send((job, ticket));

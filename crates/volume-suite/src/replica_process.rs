@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// The protocol of an upstairs and its replicas.
 pub(crate) const PROTOCOL: Protocol = Protocol {
     name: "volume",
-    version: 2,
+    version: 3,
     refuse_old: |_| None,
 };
 

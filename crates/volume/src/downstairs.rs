@@ -224,6 +224,16 @@ impl Downstairs {
     ) -> u64 {
         let mut bytes = RegionLog::begin(capacity);
         put(&mut bytes);
+        self.append_block(is_synced, bytes, out)
+    }
+
+    /// Appends a block whose header is still to be made, and carries its records out.
+    fn append_block<R>(
+        &mut self,
+        is_synced: bool,
+        bytes: Vec<u8>,
+        out: &mut Vec<Output<R>>,
+    ) -> u64 {
         let payload_at = self.log.payload_position();
         let payload = &bytes[seatrial_blocks::HEADER_LENGTH..];
         let records = region_record::read_records(payload, self.options.geometry.block_length);
@@ -279,9 +289,7 @@ impl Downstairs {
             session.arrive(number, bytes);
         }
         while let Some(next) = self.session.as_mut().and_then(ReplicaSession::next) {
-            if let Ok(ToReplica::Stream(_, _, message)) = ToReplica::decode(&next) {
-                self.carry_out(message, out);
-            }
+            self.carry_out(next, out);
         }
         self.acknowledge();
     }
@@ -360,9 +368,12 @@ impl Downstairs {
     }
 
     /// Carries out a message of the session's stream.
-    fn carry_out(&mut self, message: StreamMessage<'_>, out: &mut Outputs) {
+    fn carry_out(&mut self, bytes: Vec<u8>, out: &mut Outputs) {
         let Some(session) = &self.session else {
             return;
+        };
+        let Ok(ToReplica::Stream(_, _, message)) = ToReplica::decode(&bytes) else {
+            return; // it was decoded when it arrived
         };
         let number = session.number;
         match message {
@@ -373,7 +384,19 @@ impl Downstairs {
                 since,
                 spans,
                 slots,
-            } => self.write((purpose, since), &map, flush, &spans, slots, out),
+            } => {
+                let Some(chosen) = self.chosen((purpose, since), &map, &spans, slots) else {
+                    return;
+                };
+                // What changes now will be part of the flush after the last one, of the upstairs or here.
+                let to = (map.as_str(), flush.max(self.region.flush) + 1);
+                match spans.as_slice() {
+                    [span] if !chosen.contains(&false) => {
+                        self.append_in_place(bytes, to, *span, out);
+                    }
+                    _ => self.append_chosen(to, &spans, (&chosen, slots), out),
+                }
+            }
             StreamMessage::Flush(order) => {
                 let generation = self.region.grant.generation;
                 let is_synced = self.options.bug != Some(VolumeBug::MissingSync);
@@ -401,25 +424,20 @@ impl Downstairs {
         }
     }
 
-    /// Appends those of these slots that are to replace what is here, in runs of consecutive blocks.
-    fn write(
-        &mut self,
+    /// Which of these slots are to replace what is here; `None`: not one, or no upstairs sends this.
+    fn chosen(
+        &self,
         (purpose, since): (WritePurpose, u32),
         map: &str,
-        flush: u64,
         spans: &[BlockSpan],
         slots: &[u8],
-        out: &mut Outputs,
-    ) {
+    ) -> Option<Vec<bool>> {
         let geometry = self.options.geometry;
-        let count = u32::try_from(block_count(spans)).unwrap_or(u32::MAX);
-        let Some(slots) = split_slots(slots, count, geometry.block_length) else {
-            return; // an upstairs does not send this
-        };
-        let is_inside = spans.iter().all(|it| geometry.contains(*it));
-        let Some(entries) = self.region.map(map).filter(|_| is_inside) else {
-            return;
-        };
+        let slots = split_slots(slots, blocks_of(spans), geometry.block_length)?;
+        if !spans.iter().all(|it| geometry.contains(*it)) {
+            return None;
+        }
+        let entries = self.region.map(map)?;
         let is_snapshot = !map.is_empty();
         let overwrites = self.options.bug == Some(VolumeBug::RepairOverwrites);
         let replaces = |(entry, slot): (block_map::BlockEntry, &BlockSlot<'_>)| {
@@ -434,19 +452,45 @@ impl Downstairs {
         };
         let entries = spans.iter().flat_map(|it| entries.span(*it));
         let chosen: Vec<bool> = entries.zip(&slots).map(replaces).collect();
-        if !chosen.contains(&true) {
-            return;
-        }
-        // What changes now will be part of the flush after the last one, of the upstairs or here.
-        let flush = flush.max(self.region.flush) + 1;
-        let length = slots.iter().map(|it| it.bytes.len()).sum::<usize>() + 32 * slots.len();
+        chosen.contains(&true).then_some(chosen)
+    }
+
+    /// Appends a message that is a write of one span: it becomes the block of the log, and its slots stay where they are.
+    fn append_in_place(
+        &mut self,
+        mut message: Vec<u8>,
+        (map, flush): (&str, u64),
+        span: BlockSpan,
+        out: &mut Outputs,
+    ) {
+        let mut head = RegionLog::begin(64);
+        put_data(&mut head, map, flush, span);
+        message[..head.len()].copy_from_slice(&head);
+        self.append_block(false, message, out);
+    }
+
+    /// Appends the chosen ones of these slots, in runs of consecutive blocks.
+    fn append_chosen(
+        &mut self,
+        to: (&str, u64),
+        spans: &[BlockSpan],
+        (chosen, slots): (&[bool], &[u8]),
+        out: &mut Outputs,
+    ) {
+        let block_length = self.options.geometry.block_length;
+        let length = slots.len() + 32 * chosen.len();
+        let slots = split_slots(slots, blocks_of(spans), block_length).unwrap_or_default();
         let put = |bytes: &mut Vec<u8>| {
             let mut before = 0;
             for span in spans {
                 let places = before..before + span.count as usize;
                 before = places.end;
-                let part = (&chosen[places.clone()], &slots[places]);
-                put_chosen(bytes, (map, flush), span.first, part);
+                put_chosen(
+                    bytes,
+                    to,
+                    span.first,
+                    (&chosen[places.clone()], &slots[places]),
+                );
             }
         };
         self.append(false, length, put, out);
@@ -659,6 +703,11 @@ impl Downstairs {
             self.read(read, out);
         }
     }
+}
+
+/// Number of blocks; more than there can be if it is too large.
+fn blocks_of(spans: &[BlockSpan]) -> u32 {
+    u32::try_from(block_count(spans)).unwrap_or(u32::MAX)
 }
 
 /// Puts the slots that were chosen, of blocks from a first one on, in runs of consecutive blocks.

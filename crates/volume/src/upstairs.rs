@@ -36,7 +36,7 @@ pub use parent::ParentVolume;
 use parent::{ParentBlocks, ParentReads};
 use questions::Questions;
 use repair_batch::VerifiedPiece;
-use seal_jobs::{OpenedSlots, SealedSlots};
+use seal_jobs::{BytesPart, OpenedSlots, SealedSlots};
 use seatrial_machine::{Input, Machine, NodeId, Output, StatusSheet, Ticket, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -467,11 +467,11 @@ impl Upstairs {
     }
 
     /// A message of a replica.
-    fn receive(&mut self, now: Time, from: NodeId, bytes: &[u8], out: &mut Outputs) {
+    fn receive(&mut self, now: Time, from: NodeId, bytes: Vec<u8>, out: &mut Outputs) {
         let Some(at) = self.mirrors.iter().position(|it| it.node == from) else {
             return;
         };
-        let Ok(message) = FromReplica::decode(bytes) else {
+        let Ok(message) = FromReplica::decode(&bytes) else {
             return; // not a message of a replica
         };
         let session = match &message {
@@ -495,6 +495,10 @@ impl Upstairs {
             FromReplica::Acked {
                 applied, flushed, ..
             } => self.acked(now, at, applied, flushed, out),
+            FromReplica::Slots { id, slots, .. } => {
+                let length = slots.len();
+                self.have_answer(now, at, (id, BytesPart::last(bytes, length)), out);
+            }
             other => self.answered(now, at, other, out),
         }
     }
@@ -572,7 +576,7 @@ impl Machine for Upstairs {
     fn turn(&mut self, now: Time, input: Input<GuestRequest>, out: &mut Outputs) {
         self.figures.now = now;
         match input {
-            Input::Message { from, bytes } => self.receive(now, from, &bytes, out),
+            Input::Message { from, bytes } => self.receive(now, from, bytes, out),
             Input::Request(ticket, request) => self.request(now, ticket, request, out),
             Input::Computed(ticket, result) => self.computed(now, ticket, result, out),
             Input::Wake | Input::Appended(_) | Input::FileDone(..) => {}

@@ -249,6 +249,18 @@ const VERSIONS_REPLY: u8 = 69;
 const CHANGES_REPLY: u8 = 70;
 const FAILED: u8 = 71;
 
+/// Bytes before the slots of a write. They make its head as long as the head of the log's block that the replica makes of a write
+/// with one span: it writes the one over the other, and copies no slot.
+const HEADROOM: [u8; 7] = [0; 7];
+
+fn headroom(fields: &mut FieldReader<'_>) -> Result<(), MessageError> {
+    let (offset, bytes) = (fields.offset(), fields.bytes("headroom", HEADROOM.len())?);
+    match bytes.iter().find(|byte| **byte != 0) {
+        Some(byte) => Err(fields.never("headroom", fields.offset() - offset, u64::from(*byte))),
+        None => Ok(()),
+    }
+}
+
 /// Writes fields one after the other.
 struct MessageWriter(Vec<u8>);
 
@@ -440,6 +452,7 @@ impl StreamMessage<'_> {
                     .long(*flush)
                     .word(*since)
                     .spans(spans);
+                message.0.extend_from_slice(&HEADROOM);
                 message.0.extend_from_slice(slots);
                 message
             }
@@ -467,7 +480,10 @@ impl StreamMessage<'_> {
                     flush: fields.long("flush")?,
                     since: fields.word("since")?,
                     spans: spans(fields)?,
-                    slots: fields.rest(),
+                    slots: {
+                        headroom(fields)?;
+                        fields.rest()
+                    },
                 }
             }
             FLUSH => StreamMessage::Flush(order(fields)?),

@@ -204,13 +204,13 @@ pub(crate) enum MapError {
 /// Reads a map file. Memory: the maps.
 pub(crate) fn read_map(
     disk: &dyn Disk,
-    zone_length: u64,
+    segment_length: u64,
 ) -> Result<(Region, ReplayStart), MapError> {
     let mut walker = Walker::new(disk, 0).expecting(0);
     let head = walker.next_block()?;
     let head = head.filter(|it| it.header.kind == MAP_HEAD);
     let head = head.ok_or(MapError::Content("it does not begin with its head"))?;
-    let (mut region, from) = read_head(head.payload, zone_length)?;
+    let (mut region, from) = read_head(head.payload, segment_length)?;
     let names: Vec<String> = region.snapshots.keys().cloned().collect();
     let mut listed: Vec<Vec<u64>> = vec![Vec::new(); names.len()];
     let mut count = 0;
@@ -290,7 +290,7 @@ fn count_use(region: &mut Region) {
     }
 }
 
-fn read_head(payload: &[u8], zone_length: u64) -> Result<(Region, ReplayStart), MapError> {
+fn read_head(payload: &[u8], segment_length: u64) -> Result<(Region, ReplayStart), MapError> {
     // The records of the head have fixed lengths.
     let (region_length, grant_length) = (29, 21);
     let fixed = payload.get(..region_length + grant_length);
@@ -306,7 +306,7 @@ fn read_head(payload: &[u8], zone_length: u64) -> Result<(Region, ReplayStart), 
     if geometry.blocks.div_ceil(CHUNK_BLOCKS) > payload.len() as u64 / 8 {
         return Err(MapError::Content("its head is short"));
     }
-    let mut region = Region::new(geometry, zone_length);
+    let mut region = Region::new(geometry, segment_length);
     region.grant = grant;
     let mut fields = FieldReader::starting_at(payload, region_length + grant_length);
     let from = ReplayStart {

@@ -39,7 +39,7 @@ pub(crate) struct Region {
 
 impl Region {
     /// An empty region.
-    pub(crate) fn new(geometry: Geometry, zone_length: u64) -> Region {
+    pub(crate) fn new(geometry: Geometry, segment_length: u64) -> Region {
         let live = BlockMap::new(geometry.blocks);
         Region {
             geometry,
@@ -50,7 +50,7 @@ impl Region {
             changed: vec![0; live.chunks() as usize],
             live,
             snapshots: BTreeMap::new(),
-            used: ZoneUse::new(zone_length),
+            used: ZoneUse::new(segment_length),
         }
     }
 

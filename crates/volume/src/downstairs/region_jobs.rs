@@ -2,9 +2,11 @@
 
 use crate::block_context::BlockContext;
 use crate::downstairs::region_record::{REGION_LOG, RegionRecord, read_records};
+use crate::downstairs::zone_use::FreeZones;
 use crate::geometry::BlockNumber;
+use seatrial_blocks::block::BlockHeader;
 use seatrial_blocks::{HEADER_LENGTH, ReadAhead, WalkError, Walker};
-use seatrial_machine::{Computed, DataFolder, Job, LogName, LogReader, LogView};
+use seatrial_machine::{Computed, DataFolder, Disk, Job, LogName, LogReader, LogView};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -58,6 +60,8 @@ pub(crate) struct ReadHead {
     pub(crate) from: u64,
     /// Reads to the end of the block that reaches this.
     pub(crate) to: u64,
+    /// Zones that need not be read.
+    pub(crate) free: FreeZones,
     pub(crate) block_length: u32,
 }
 
@@ -148,6 +152,10 @@ impl ReadHead {
         // The part before may have been freed; a segment begins with a block.
         read.next = self.from.max(log.start());
         while read.next < self.to {
+            if let Some(next) = self.after_free(&log, read.next) {
+                read.next = next;
+                continue;
+            }
             let buffer = std::mem::take(&mut read.buffer);
             let mut walker = Walker::new(&*log, read.next).reusing(buffer);
             let walked = self.walk(&mut walker, &mut read);
@@ -163,7 +171,23 @@ impl ReadHead {
         Ok(read)
     }
 
-    /// Reads up to `to`; false at the end of the log.
+    /// The end of the block at a position, if nothing in it is in use: only its header is read, and damage to the rest is none.
+    fn after_free(&self, log: &LogView, position: u64) -> Option<u64> {
+        if !self.is_free(position) {
+            return None;
+        }
+        let mut header = [0; HEADER_LENGTH];
+        log.read_at(position, &mut header).ok()?;
+        let end = position + BlockHeader::decode(&header).ok()?.block_length();
+        (end <= log.len() && self.free.have(position..end)).then_some(end)
+    }
+
+    /// Does no slot in use begin near this position?
+    fn is_free(&self, position: u64) -> bool {
+        self.free.have(position..position + 1)
+    }
+
+    /// Reads up to `to`, or to a block that need not be read; false at the end of the log.
     fn walk(&self, walker: &mut Walker<'_>, read: &mut HeadRead) -> Result<bool, WalkError> {
         while read.next < self.to {
             let Some(block) = walker.next_block()? else {
@@ -178,6 +202,9 @@ impl ReadHead {
                 }
             }
             read.next = walker.offset();
+            if self.is_free(read.next) {
+                break;
+            }
         }
         Ok(true)
     }

@@ -87,6 +87,8 @@ impl RegionLog {
         } else {
             flags::UNORDERED
         };
+        // A message that became a block is as long as its memory, which must not double for the padding.
+        bytes.reserve_exact(block::block_length(bytes.len() - HEADER_LENGTH) - bytes.len());
         block::finish_plain(&mut bytes, 0, REGION_LOG, flags, self.sequence);
         let ticket = Ticket(self.sequence);
         self.sequence += 1;

@@ -86,17 +86,17 @@ pub(crate) struct ReadRegion {
 pub(crate) fn read_region(
     data: &DataFolder,
     expected: &Geometry,
-    zone_length: u64,
+    segment_length: u64,
 ) -> Result<ReadRegion, RegionError> {
     let log = data.log(LogName::MAIN)?;
     let mut report = RegionReport::default();
-    let (mut region, mut from) =
-        newest_map(data, &log, zone_length, &mut report)?.unwrap_or_else(|| {
+    let (mut region, mut from) = newest_map(data, &log, segment_length, &mut report)?
+        .unwrap_or_else(|| {
             let begin = ReplayStart {
                 position: log.start(),
                 sequence: 0,
             };
-            (Region::new(*expected, zone_length), begin)
+            (Region::new(*expected, segment_length), begin)
         });
     check_geometry(&region.geometry, expected)?;
     let mut is_expected = report.map.is_some() || log.start() == 0;
@@ -153,12 +153,12 @@ pub(crate) fn read_region(
 fn newest_map(
     data: &DataFolder,
     log: &LogView,
-    zone_length: u64,
+    segment_length: u64,
     report: &mut RegionReport,
 ) -> Result<Option<(Region, ReplayStart)>, RegionError> {
     for name in map_files(data)? {
         let file = data.file(&name)?;
-        match read_map(&*file, zone_length) {
+        match read_map(&*file, segment_length) {
             Ok((region, from)) if from.position >= log.start() => {
                 report.map = Some(from.position);
                 return Ok(Some((region, from)));

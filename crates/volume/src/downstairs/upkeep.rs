@@ -7,8 +7,9 @@ use crate::downstairs::region_jobs::{HeadRead, HeadSlot, ReadHead};
 use crate::downstairs::region_record::{put_grant, put_moved, put_region};
 use seatrial_machine::{DataFolder, LogName, Output, Ticket};
 
-/// Bytes of log that are read at a time to move what is in use.
+/// Bytes of zones in use that are read at a time to move what is in use; and the longest piece of the log in which they may be.
 const MOVE_LENGTH: u64 = 1 << 20;
+const MOVE_ZONES: usize = 1_024;
 
 /// What a replica does besides its work, one thing at a time.
 #[derive(Debug)]
@@ -124,7 +125,9 @@ impl Downstairs {
         if upkeep.moved < upkeep.target {
             self.read_head(out);
         } else if length > limit {
-            let goal = upkeep.head + (length - limit) / 2 + self.options.segment_length;
+            // Not only a segment: each time a map file is written.
+            let least = self.options.map_interval.max(self.options.segment_length);
+            let goal = upkeep.head + (length - limit) / 2 + least;
             self.upkeep.target = goal.min(self.log.durable());
             // Its log may end before the target.
             self.upkeep.piece = None;
@@ -192,11 +195,14 @@ impl Downstairs {
 
     fn read_head(&mut self, out: &mut Outputs) {
         let from = self.upkeep.moved;
+        let piece = (from, self.upkeep.target);
+        let (free, to) = self.region.used.free_zones(piece, MOVE_LENGTH, MOVE_ZONES);
         let job = ReadHead {
             data: self.upkeep.data.clone(),
             earlier: self.upkeep.piece.take(),
             from,
-            to: (from + MOVE_LENGTH).min(self.upkeep.target),
+            to,
+            free,
             block_length: self.options.geometry.block_length,
         };
         self.tickets += 1;

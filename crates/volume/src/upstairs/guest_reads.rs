@@ -6,7 +6,7 @@ use crate::status::MirrorState;
 use crate::upstairs::mirror::{CopiedSlots, Sent};
 use crate::upstairs::parent::ParentAsker;
 use crate::upstairs::questions::Asker;
-use crate::upstairs::seal_jobs::{OpenSlots, OpenedSlots};
+use crate::upstairs::seal_jobs::{BytesPart, OpenSlots, OpenedSlots};
 use crate::upstairs::sweeps::is_internal;
 use crate::upstairs::{Outputs, Upstairs};
 use crate::volume_bug::VolumeBug;
@@ -217,7 +217,7 @@ impl Upstairs {
         now: Time,
         id: u64,
         mirror: usize,
-        slots: Vec<u8>,
+        slots: BytesPart,
         out: &mut Outputs,
     ) {
         let Some(part) = self.reads.parts.get_mut(&id) else {
@@ -263,7 +263,7 @@ impl Upstairs {
             return;
         };
         let (bad, span, map) = (part.bad.clone(), part.span, part.map.clone());
-        self.heal(now, &bad, (span, &map), &opened.slots, out);
+        self.heal(now, &bad, (span, &map), opened.slots.bytes(), out);
         let (Some(first), Some(last)) = (opened.absent.first(), opened.absent.last()) else {
             self.end_part(id, bytes, out);
             return;
@@ -345,6 +345,10 @@ impl Upstairs {
         slots: &[u8],
         out: &mut Outputs,
     ) {
+        if bad.is_empty() {
+            return;
+        }
+        let slots = Arc::new(slots.to_vec());
         for at in bad.iter().copied() {
             if !self.mirrors[at].is_in_session() {
                 continue;
@@ -355,7 +359,7 @@ impl Upstairs {
                 flush: self.flushes.last(),
                 since: 0,
                 spans: vec![span],
-                slots: slots.to_vec(),
+                slots: Arc::clone(&slots),
             };
             self.mirrors[at].repairs[1] += u64::from(span.count);
             self.send_numbered(now, at, Sent::Copy(Arc::new(copied)), out);

@@ -5,6 +5,7 @@ use crate::geometry::{BlockNumber, BlockSpan};
 use crate::upstairs::repair_batch::spans_of;
 use crate::volume_message::SPANS_MAX;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// A write that the stream no longer needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub(crate) struct KeptWrite {
     pub(crate) flush: u64,
     pub(crate) span: BlockSpan,
     /// Sealed.
-    pub(crate) slots: Vec<u8>,
+    pub(crate) slots: Arc<Vec<u8>>,
     /// Bytes that it is counted with.
     pub(crate) bytes: usize,
 }
@@ -185,7 +186,7 @@ mod tests {
     use crate::block_context::BlockVersion;
     use crate::geometry::block_count;
     use crate::seal::KeyRing;
-    use crate::upstairs::seal_jobs::SealBlocks;
+    use crate::upstairs::seal_jobs::{BytesPart, SealBlocks};
     use seatrial_machine::{Rng, Time};
 
     const BLOCK_LENGTH: u32 = 512;
@@ -204,11 +205,11 @@ mod tests {
                 generation: 1,
                 counter: id * 100,
             },
-            bytes: Vec::new(),
+            bytes: BytesPart::default(),
             block_length: BLOCK_LENGTH,
             begun: Time::ZERO,
         };
-        let slots = job.seal().slots;
+        let slots = Arc::new(job.seal().slots);
         KeptWrite {
             bytes: slots.len(),
             id,

@@ -524,7 +524,7 @@ impl Upstairs {
             flush: self.flushes.last(),
             since: self.first_generation(),
             spans,
-            slots,
+            slots: Arc::new(slots),
         };
         self.send_numbered(now, target, Sent::Copy(Arc::new(copied)), out);
     }

@@ -1,13 +1,14 @@
 //! A replica as its upstairs sees it.
 
 use crate::geometry::BlockSpan;
+use crate::guest::GuestReply;
 use crate::lineage::{Lineage, Mark};
 use crate::status::MirrorState;
 use crate::upstairs::stream_items::{ItemKind, StreamItem, StreamItems};
 use crate::volume_message::{
     FlushOrder, MapName, SessionNumber, StreamMessage, ToReplica, WritePurpose,
 };
-use seatrial_machine::{DurationHistogram, NodeId, Time};
+use seatrial_machine::{DurationHistogram, NodeId, Output, Time};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ pub(crate) struct CopiedSlots {
     /// See [`StreamMessage::Write`].
     pub(crate) since: u32,
     pub(crate) spans: Vec<BlockSpan>,
-    pub(crate) slots: Vec<u8>,
+    pub(crate) slots: Arc<Vec<u8>>,
 }
 
 /// A numbered message that a replica has not acknowledged.
@@ -142,10 +143,15 @@ impl Mirror {
     }
 
     /// Gives a message its number; returns it as sent.
-    pub(crate) fn push(&mut self, now: Time, sent: Sent, items: &StreamItems) -> Vec<u8> {
+    pub(crate) fn push(
+        &mut self,
+        now: Time,
+        sent: Sent,
+        items: &StreamItems,
+    ) -> Output<GuestReply> {
         let number = self.next_number;
         self.next_number += 1;
-        let message = encode(self.session, number, &sent, items);
+        let (message, _) = self.encode(number, &sent, items);
         if self.unacknowledged.is_empty() {
             self.progress_at = now;
         }
@@ -182,11 +188,11 @@ impl Mirror {
     }
 
     /// The oldest messages without an acknowledgement, to send them again.
-    pub(crate) fn again(&mut self, now: Time, items: &StreamItems) -> Vec<Vec<u8>> {
+    pub(crate) fn again(&mut self, now: Time, items: &StreamItems) -> Vec<Output<GuestReply>> {
         let (mut messages, mut bytes) = (Vec::new(), 0);
         for UnacknowledgedMessage { number, sent, .. } in &self.unacknowledged {
-            let message = encode(self.session, *number, sent, items);
-            bytes += message.len();
+            let (message, length) = self.encode(*number, sent, items);
+            bytes += length;
             messages.push(message);
             if bytes > RESEND_BYTES {
                 break;
@@ -205,38 +211,59 @@ impl Mirror {
             self.state
         );
     }
+
+    /// A message as it is sent, and its length. Its slots, with which it ends, are shared by all replicas.
+    fn encode(&self, number: u64, sent: &Sent, items: &StreamItems) -> (Output<GuestReply>, usize) {
+        let (message, slots) = message_of(sent, items);
+        let (to, message) = (self.node, ToReplica::Stream(self.session, number, message));
+        let head = message.encode();
+        if let Some(slots) = slots {
+            let (length, shared) = (head.len() + slots.len(), Arc::clone(slots));
+            (Output::SendShared { to, head, shared }, length)
+        } else {
+            let length = head.len();
+            (Output::Send { to, message: head }, length)
+        }
+    }
 }
 
-fn encode(session: SessionNumber, number: u64, sent: &Sent, items: &StreamItems) -> Vec<u8> {
+/// A message without its slots, and the slots, if it has some.
+fn message_of<'a>(
+    sent: &'a Sent,
+    items: &'a StreamItems,
+) -> (StreamMessage<'static>, Option<&'a Arc<Vec<u8>>>) {
     let message = match sent {
         Sent::Item(id) => {
-            let item = items.get(*id);
             let StreamItem {
                 kind: ItemKind::Write { span, slots },
                 flush,
                 ..
-            } = item
+            } = items.get(*id)
             else {
                 unreachable!("flushes are sent as such");
             };
-            StreamMessage::Write {
+            let message = StreamMessage::Write {
                 purpose: WritePurpose::Guest,
                 map: String::new(),
                 flush: *flush,
                 since: 0,
                 spans: vec![*span],
-                slots,
-            }
+                slots: &[],
+            };
+            return (message, Some(slots));
+        }
+        Sent::Copy(copied) => {
+            let message = StreamMessage::Write {
+                purpose: copied.purpose,
+                map: copied.map.clone(),
+                flush: copied.flush,
+                since: copied.since,
+                spans: copied.spans.clone(),
+                slots: &[],
+            };
+            return (message, Some(&copied.slots));
         }
         Sent::Flush(_, order) => StreamMessage::Flush(FlushOrder::clone(order)),
-        Sent::Copy(copied) => StreamMessage::Write {
-            purpose: copied.purpose,
-            map: copied.map.clone(),
-            flush: copied.flush,
-            since: copied.since,
-            spans: copied.spans.clone(),
-            slots: &copied.slots,
-        },
         Sent::BeginSnapshot(name, flush) => StreamMessage::BeginSnapshot {
             name: name.clone(),
             flush: *flush,
@@ -244,5 +271,5 @@ fn encode(session: SessionNumber, number: u64, sent: &Sent, items: &StreamItems)
         Sent::EndSnapshot(name) => StreamMessage::EndSnapshot { name: name.clone() },
         Sent::DropSnapshot(name) => StreamMessage::DropSnapshot { name: name.clone() },
     };
-    ToReplica::Stream(session, number, message).encode()
+    (message, None)
 }

@@ -2,6 +2,7 @@
 
 use crate::geometry::BlockSpan;
 use crate::upstairs::live_repair::RepairId;
+use crate::upstairs::seal_jobs::BytesPart;
 use crate::upstairs::{Outputs, Upstairs};
 use crate::volume_message::{FromReplica, MapName, SessionNumber, ToReplica};
 use seatrial_machine::{Output, Time};
@@ -49,6 +50,12 @@ impl Questions {
     /// Number of questions that a replica has not answered.
     pub(crate) fn of(&self, mirror: usize) -> usize {
         self.counts.get(&mirror).copied().unwrap_or(0)
+    }
+
+    /// Takes a question that was asked of this replica; `None` if it was asked twice, and answered before.
+    fn take_of(&mut self, mirror: usize, id: u64) -> Option<ReplicaQuestion> {
+        let is_its = self.open.get(&id).is_some_and(|it| it.mirror == mirror);
+        if is_its { self.take(id) } else { None }
     }
 
     fn take(&mut self, id: u64) -> Option<ReplicaQuestion> {
@@ -137,7 +144,7 @@ impl Upstairs {
         self.ask(now, mirror, Asker::Changes { repair }, message, out);
     }
 
-    /// A replica has answered, or cannot.
+    /// A replica has answered, not with slots, or cannot.
     pub(super) fn answered(
         &mut self,
         now: Time,
@@ -146,32 +153,20 @@ impl Upstairs {
         out: &mut Outputs,
     ) {
         let id = match &answer {
-            FromReplica::Slots { id, .. }
-            | FromReplica::Versions { id, .. }
+            FromReplica::Versions { id, .. }
             | FromReplica::Changes { id, .. }
             | FromReplica::Failed { id, .. } => *id,
             _ => return,
         };
-        let is_of = |it: &ReplicaQuestion| it.mirror == mirror;
-        if !self.questions.open.get(&id).is_some_and(is_of) {
-            return; // asked twice, answered twice
-        }
-        let Some(question) = self.questions.take(id) else {
+        let Some(question) = self.questions.take_of(mirror, id) else {
             return;
         };
         match (question.asker, answer) {
-            (Asker::Read(part), FromReplica::Slots { slots, .. }) => {
-                self.figures.answered.add(now.since(question.asked_at));
-                self.have_slots(now, part, mirror, slots.to_vec(), out);
-            }
             (Asker::Versions(request), FromReplica::Versions { versions, .. }) => {
                 self.have_versions(now, request, &versions, out);
             }
             (Asker::Sweep(number), FromReplica::Versions { versions, .. }) => {
                 self.have_sweep_versions(now, number, &versions, out);
-            }
-            (Asker::Sweep(number), FromReplica::Slots { slots, .. }) => {
-                self.have_sweep_slots(now, number, slots, out);
             }
             (Asker::Changes { repair }, FromReplica::Changes { next, chunks, .. }) => {
                 self.have_changes(now, repair, next, &chunks, out);
@@ -184,10 +179,31 @@ impl Upstairs {
                 },
                 FromReplica::Versions { versions, .. },
             ) => self.have_compared(now, (repair, batch), is_source, &versions, out),
-            (Asker::Copy { repair, batch }, FromReplica::Slots { slots, .. }) => {
-                self.have_copy((repair, batch), mirror, slots.to_vec(), out);
-            }
             (asker, _) => self.unanswered(now, mirror, asker, out),
+        }
+    }
+
+    /// A replica has answered with slots.
+    pub(super) fn have_answer(
+        &mut self,
+        now: Time,
+        mirror: usize,
+        (id, slots): (u64, BytesPart),
+        out: &mut Outputs,
+    ) {
+        let Some(question) = self.questions.take_of(mirror, id) else {
+            return;
+        };
+        match question.asker {
+            Asker::Read(part) => {
+                self.figures.answered.add(now.since(question.asked_at));
+                self.have_slots(now, part, mirror, slots, out);
+            }
+            Asker::Sweep(number) => self.have_sweep_slots(now, number, slots.bytes(), out),
+            Asker::Copy { repair, batch } => {
+                self.have_copy((repair, batch), mirror, slots.bytes().to_vec(), out);
+            }
+            asker => self.unanswered(now, mirror, asker, out),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::geometry::BlockSpan;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// A write or a flush.
 #[derive(Debug)]
@@ -25,7 +26,10 @@ impl StreamItem {
 #[derive(Debug)]
 pub(crate) enum ItemKind {
     /// Slots; none until they are sealed.
-    Write { span: BlockSpan, slots: Vec<u8> },
+    Write {
+        span: BlockSpan,
+        slots: Arc<Vec<u8>>,
+    },
     /// A flush, with the name of a snapshot and of one that is dropped.
     Flush {
         flush: u64,
@@ -128,7 +132,7 @@ impl StreamItems {
         if let Some(item) = self.get_mut(id)
             && let ItemKind::Write { slots, .. } = &mut item.kind
         {
-            *slots = sealed;
+            *slots = Arc::new(sealed);
             item.is_ready = true;
         }
     }

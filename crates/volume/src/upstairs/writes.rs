@@ -5,7 +5,7 @@ use crate::guest::{GuestError, GuestReply, GuestRequest};
 use crate::lineage::Mark;
 use crate::status::MirrorState;
 use crate::upstairs::mirror::Sent;
-use crate::upstairs::seal_jobs::{SealBlocks, SealedSlots};
+use crate::upstairs::seal_jobs::{BytesPart, SealBlocks, SealedSlots};
 use crate::upstairs::stream_items::ItemKind;
 use crate::upstairs::{Outputs, Upstairs};
 use crate::volume_bug::VolumeBug;
@@ -95,10 +95,7 @@ impl Upstairs {
         } else {
             (PART_BYTES / length).max(1) as u32
         };
-        if span.count <= part_blocks {
-            self.write_part(now, span, bytes, out);
-            return;
-        }
+        let request = Arc::new(bytes);
         let mut at = 0;
         while at < span.count {
             let count = part_blocks.min(span.count - at);
@@ -106,18 +103,25 @@ impl Upstairs {
                 first: BlockNumber(span.first.0 + u64::from(at)),
                 count,
             };
-            let range = at as usize * length..(at + count) as usize * length;
-            let bytes = bytes.get(range).map(<[u8]>::to_vec).unwrap_or_default();
+            let part_bytes = if request.is_empty() {
+                0..0
+            } else {
+                at as usize * length..(at + count) as usize * length
+            };
+            let bytes = BytesPart {
+                whole: Arc::clone(&request),
+                part: part_bytes,
+            };
             self.write_part(now, part, bytes, out);
             at += count;
         }
     }
 
-    fn write_part(&mut self, now: Time, span: BlockSpan, bytes: Vec<u8>, out: &mut Outputs) {
+    fn write_part(&mut self, now: Time, span: BlockSpan, bytes: BytesPart, out: &mut Outputs) {
         let kept = bytes.len() + span.count as usize * crate::CONTEXT_LENGTH + 128;
         let kind = ItemKind::Write {
             span,
-            slots: Vec::new(),
+            slots: Arc::default(),
         };
         let id = self.items.push(kind, self.flushes.last(), kept);
         let is_inline = match bytes.len() {
@@ -194,9 +198,7 @@ impl Upstairs {
 
     /// Sends a message of a replica's stream.
     pub(super) fn send_numbered(&mut self, now: Time, at: usize, sent: Sent, out: &mut Outputs) {
-        let message = self.mirrors[at].push(now, sent, &self.items);
-        let to = self.mirrors[at].node;
-        out.push(Output::Send { to, message });
+        out.push(self.mirrors[at].push(now, sent, &self.items));
     }
 
     /// A replica has carried out messages of its stream.
@@ -275,13 +277,7 @@ impl Upstairs {
             let is_late = mirror.unacknowledged() > 0
                 && mirror.progress_at + self.options.resend_after <= now;
             if is_late {
-                let to = mirror.node;
-                let messages = mirror.again(now, &self.items);
-                out.extend(
-                    messages
-                        .into_iter()
-                        .map(|message| Output::Send { to, message }),
-                );
+                out.extend(mirror.again(now, &self.items));
             }
         }
     }

@@ -171,8 +171,11 @@ impl Replica {
     }
 
     fn turn(&mut self, message: &ToReplica<'_>) -> Vec<Output<GuestReply>> {
-        let mut out = Vec::new();
-        let (from, bytes) = (UPSTAIRS, message.encode());
+        self.receive(message.encode())
+    }
+
+    fn receive(&mut self, bytes: Vec<u8>) -> Vec<Output<GuestReply>> {
+        let (mut out, from) = (Vec::new(), UPSTAIRS);
         self.down
             .turn(Time::ZERO, Input::Message { from, bytes }, &mut out);
         self.down.check_invariants();
@@ -193,6 +196,33 @@ impl Replica {
             _ => None,
         });
         sent.any(|it| matches!(it, FromReplica::Failed { id: 5, .. }))
+    }
+}
+
+/// The slots of a write are the longest bytes that a replica gets: of the usual one, of one span, it makes a block of its log
+/// without copying them.
+#[test]
+fn a_write_of_one_span_becomes_a_block_of_the_log_in_place() {
+    let mut replica = Replica::new(GEOMETRY);
+    let mut is_in_place = |number, spans: &[BlockSpan]| {
+        let mut message = write(number, spans, &slots_of(spans)).encode();
+        message.reserve(64); // for the padding of the block
+        let place = message.as_ptr();
+        let out = replica.receive(message);
+        let blocks: Vec<*const u8> = out.iter().filter_map(appended).collect();
+        assert_eq!(blocks.len(), 1);
+        blocks[0] == place
+    };
+    assert!(is_in_place(1, &[span(3, 4)]));
+    assert!(!is_in_place(2, &[span(10, 2), span(20, 1)]));
+    // Two of them are newer there.
+    assert!(!is_in_place(3, &[span(5, 3)]));
+}
+
+fn appended(output: &Output<GuestReply>) -> Option<*const u8> {
+    match output {
+        Output::Write { bytes, .. } => Some(bytes.as_ptr()),
+        _ => None,
     }
 }
 

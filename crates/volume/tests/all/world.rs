@@ -58,9 +58,14 @@ impl Machine for Actor {
                 let before = out.len();
                 up.turn(now, input, out);
                 for output in &out[before..] {
-                    if let Output::Send { message, .. } = output {
-                        assert!(is_sealed(message), "plain bytes in a message");
-                    }
+                    let is_safe = match output {
+                        Output::Send { message, .. } => is_sealed(message),
+                        Output::SendShared { head, shared, .. } => {
+                            is_sealed(&[&head[..], shared].concat())
+                        }
+                        _ => true,
+                    };
+                    assert!(is_safe, "plain bytes in a message");
                 }
             }
             Actor::Down(down) => down.turn(now, input, out),

@@ -7,10 +7,11 @@ use crate::downstairs::region_log::RegionLog;
 use crate::downstairs::region_record::{
     Grant, put_data, put_flush, put_grant, put_moved, put_region,
 };
+use crate::downstairs::zone_use::{FreeZones, ZoneUse};
 use crate::geometry::{BlockSpan, VolumeId};
 use crate::lineage::LineageEntry;
 use crate::volume_message::FlushOrder;
-use seatrial_machine::{Job, LogWriter, OpenLog, Output};
+use seatrial_machine::{Job, LogWriter, OpenLog, Output, Rng};
 use seatrial_sim::MemoryStorage;
 use std::path::Path;
 use std::sync::Arc;
@@ -278,15 +279,32 @@ fn a_moved_slot_is_the_newest() {
     assert_eq!(check.slots, 1, "the old place is not in use");
 }
 
-/// The slots of a log's head, read a piece at a time: block, position, bytes.
-fn read_head(data: &DataFolder, end: u64, reuses: bool) -> Vec<(u64, u64, Vec<u8>)> {
+/// A slot of a log: block, position, bytes.
+type LogSlot = (u64, u64, Vec<u8>);
+
+/// The slots of a log's head, read a piece at a time.
+fn read_head(data: &DataFolder, end: u64, reuses: bool) -> Vec<LogSlot> {
+    read_pieces(data, end, reuses, |from| {
+        (FreeZones::default(), (from + 3_000).min(end))
+    })
+}
+
+/// The same, in these pieces.
+fn read_pieces(
+    data: &DataFolder,
+    end: u64,
+    reuses: bool,
+    piece: impl Fn(u64) -> (FreeZones, u64),
+) -> Vec<LogSlot> {
     let (mut next, mut earlier, mut slots) = (0, None, Vec::new());
     while next < end {
+        let (free, to) = piece(next);
         let job = ReadHead {
             data: data.clone(),
             earlier: earlier.take(),
             from: next,
-            to: (next + 3_000).min(end),
+            to,
+            free,
             block_length: GEOMETRY.block_length,
         };
         let read = Box::new(job).run().downcast::<std::io::Result<HeadRead>>();
@@ -301,9 +319,8 @@ fn read_head(data: &DataFolder, end: u64, reuses: bool) -> Vec<(u64, u64, Vec<u8
     slots
 }
 
-#[test]
-fn a_head_is_the_same_in_pieces_that_share_their_memory() {
-    let mut folder = Folder::new();
+/// Writes sixty slots, with some longer blocks between them.
+fn write_sixty(folder: &mut Folder) -> Vec<LogSlot> {
     let mut written = Vec::new();
     for counter in 1..=60 {
         let block = counter % 7;
@@ -317,20 +334,56 @@ fn a_head_is_the_same_in_pieces_that_share_their_memory() {
             folder.append(|bytes| (0..300).for_each(|_| put_grant(bytes, Grant::default())));
         }
     }
+    written
+}
+
+/// The folder after a bit of its log was flipped.
+fn with_flipped_bit(folder: &Folder, position: u64) -> DataFolder {
+    let mut tree = folder.storage.files();
+    let mut bytes = tree.get("replica/log").unwrap().to_vec();
+    bytes[position as usize] ^= 1;
+    tree.insert("replica/log", bytes);
+    let storage = MemoryStorage::from_files(&tree);
+    DataFolder::open(Arc::new(storage), Path::new("replica")).unwrap()
+}
+
+#[test]
+fn a_head_is_the_same_in_pieces_that_share_their_memory() {
+    let mut folder = Folder::new();
+    let mut written = write_sixty(&mut folder);
     let end = folder.log.durable();
     assert_eq!(read_head(&folder.data, end, false), written);
     assert_eq!(read_head(&folder.data, end, true), written);
 
     // A damaged block is passed over, by both alike.
-    let mut tree = folder.storage.files();
-    let mut bytes = tree.get("replica/log").unwrap().to_vec();
-    bytes[written[30].1 as usize + 100] ^= 1;
-    tree.insert("replica/log", bytes);
-    let storage = MemoryStorage::from_files(&tree);
-    let data = DataFolder::open(Arc::new(storage), Path::new("replica")).unwrap();
+    let data = with_flipped_bit(&folder, written[30].1 + 100);
     written.remove(30);
     assert_eq!(read_head(&data, end, false), written);
     assert_eq!(read_head(&data, end, true), written);
+}
+
+#[test]
+fn a_head_is_read_without_what_is_free() {
+    let mut folder = Folder::new();
+    let written = write_sixty(&mut folder);
+    let end = folder.log.durable();
+    let mut rng = Rng::from_seed(1);
+    for round in 0..40 {
+        let mut zones = ZoneUse::new(64 * 700);
+        let (used, free): (Vec<LogSlot>, Vec<LogSlot>) =
+            written.iter().cloned().partition(|_| rng.below(10) == 0);
+        for (_, position, bytes) in &used {
+            zones.add(*position, bytes.len() as u64);
+        }
+        // Also if what is free is damaged.
+        let data = with_flipped_bit(&folder, free[rng.index(free.len())].1 + 100);
+        let read = read_pieces(&data, end, round % 2 == 0, |from| {
+            zones.free_zones((from, end), 2_000, 20)
+        });
+        assert!(used.iter().all(|it| read.contains(it)), "{used:?}");
+        assert!(read.iter().all(|it| written.contains(it)), "{read:?}");
+        assert!(read.len() < 3 * used.len() + 3, "{}", read.len());
+    }
 }
 
 #[test]
@@ -339,12 +392,7 @@ fn a_flipped_bit_is_damage() {
     let at = folder.write(1, version(1, 1), &[1; 512]);
     folder.write(2, version(1, 2), &[1; 512]);
     folder.flush();
-    let mut tree = folder.storage.files();
-    let mut bytes = tree.get("replica/log").unwrap().to_vec();
-    bytes[at as usize + 100] ^= 1;
-    tree.insert("replica/log", bytes);
-    let storage = MemoryStorage::from_files(&tree);
-    let data = DataFolder::open(Arc::new(storage), Path::new("replica")).unwrap();
+    let data = with_flipped_bit(&folder, at + 100);
     let region = StoredRegion::open(&data, &GEOMETRY, SEGMENT).unwrap();
     let check = region.verify(Some(&keys())).unwrap();
     assert!(!check.is_intact());
