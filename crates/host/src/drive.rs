@@ -1,5 +1,6 @@
 //! The server: one machine, its connections, its disk and its clock.
 
+use crate::freed_memory::keep_freed_memory;
 use crate::host_limits::{HostLimits, files_max};
 use crate::key::SecretKey;
 use crate::machine_disk::{self, Durable, LogTask, MachineDisk};
@@ -315,6 +316,7 @@ impl<M: Machine> LocalRequests<M> {
 
 /// A runtime that polls sockets and the clock on the calling thread, and runs jobs on others.
 fn runtime() -> Result<Runtime, HostError> {
+    keep_freed_memory();
     let runtime = Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(JOB_THREADS_MAX)

@@ -44,6 +44,7 @@ mod byte_stream;
 mod connection;
 mod connection_writer;
 mod drive;
+mod freed_memory;
 mod host_limits;
 mod key;
 mod link;

@@ -22,7 +22,9 @@ pub(crate) fn write_prefix(out: &mut Vec<u8>, length: usize) {
 const READ_LENGTH: usize = 64 << 10;
 
 /// The messages of a stream, one by one. It owns the bytes of an incomplete message, so [`Messages::next`] is cancel safe.
-/// Memory grows only with the bytes that arrive, whatever length a prefix claims.
+///
+/// A message that is longer than a read is read into memory of its own, which becomes the message. Memory grows only with the
+/// bytes that arrive, whatever length a prefix claims; up to the length of an earlier message it is taken at once.
 #[derive(Debug)]
 pub struct Messages<S> {
     stream: S,
@@ -30,6 +32,10 @@ pub struct Messages<S> {
     buffer: Vec<u8>,
     /// Bytes of `buffer` that were returned already.
     start: usize,
+    /// The begin of a long message, and its length.
+    long: Option<(Vec<u8>, usize)>,
+    /// Length of the longest message that has arrived.
+    longest: usize,
 }
 
 impl<S: AsyncRead + Unpin> Messages<S> {
@@ -40,6 +46,8 @@ impl<S: AsyncRead + Unpin> Messages<S> {
             length_max,
             buffer: Vec::new(),
             start: 0,
+            long: None,
+            longest: 0,
         }
     }
 
@@ -60,11 +68,11 @@ impl<S: AsyncRead + Unpin> Messages<S> {
             if let Some(message) = self.take()? {
                 return Ok(Some(message));
             }
+            if self.long.is_some() {
+                return self.read_long().await;
+            }
             self.buffer.drain(..self.start);
             self.start = 0;
-            if self.buffer.is_empty() && self.buffer.capacity() > 4 * READ_LENGTH {
-                self.buffer = Vec::new(); // frees the memory of a long message
-            }
             self.buffer.reserve(READ_LENGTH);
             if self.stream.read_buf(&mut self.buffer).await? == 0 {
                 return if self.buffer.is_empty() {
@@ -76,7 +84,28 @@ impl<S: AsyncRead + Unpin> Messages<S> {
         }
     }
 
-    /// The next message, if it is complete.
+    /// Reads the rest of the long message that has begun. Cancel safe.
+    async fn read_long(&mut self) -> io::Result<Option<Vec<u8>>> {
+        while let Some((bytes, length)) = &mut self.long
+            && bytes.len() < *length
+        {
+            let missing = *length - bytes.len();
+            if bytes.len() == bytes.capacity() {
+                let has_been_sent = *length <= self.longest;
+                let growth = if has_been_sent { missing } else { bytes.len() };
+                bytes.reserve_exact(growth.min(missing));
+            }
+            let mut rest = (&mut self.stream).take(missing as u64);
+            if rest.read_buf(bytes).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        let message = self.long.take().map(|(bytes, _)| bytes);
+        self.longest = self.longest.max(message.as_ref().map_or(0, Vec::len));
+        Ok(message)
+    }
+
+    /// The next message, if it is complete. A long one that is not is begun.
     fn take(&mut self) -> io::Result<Option<Vec<u8>>> {
         let Some((prefix, rest)) = self.buffer[self.start..].split_first_chunk() else {
             return Ok(None);
@@ -88,6 +117,10 @@ impl<S: AsyncRead + Unpin> Messages<S> {
             return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
         }
         let Some(message) = rest.get(..length) else {
+            if length > READ_LENGTH && !rest.is_empty() {
+                self.long = Some((rest.to_vec(), length));
+                self.start = self.buffer.len();
+            }
             return Ok(None);
         };
         let message = message.to_vec();
