@@ -2,25 +2,34 @@
 
 use crate::direct_reads::DirectReads;
 use crate::real::RealFile;
-use seatrial_machine::{DIRECT_UNIT, Disk, Mapped, Medium};
+use seatrial_machine::{DIRECT_UNIT, DirectWrites, Disk, Mapped, Medium};
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Memory of a direct write is aligned to this: no less than the blocks of any disk.
 const MEMORY_ALIGNMENT: usize = 4_096;
-/// Bytes of one direct write or read; longer ones are several.
+/// Bytes of one direct read; longer ones are several.
 pub(crate) const LENGTH_MAX: usize = 1 << 20;
+/// The same of a write: a log has several blocks to write when the disk is late, and waits for it once.
+const WRITE_LENGTH_MAX: usize = 4 << 20;
 /// Shorter reads are ordinary ones.
 const READ_LENGTH_MIN: usize = 64 << 10;
+/// Shorter writes are not long ([`DirectWrites::Long`]).
+const LONG_LENGTH_MIN: usize = 256 << 10;
+/// A page of the cache. A direct write and an ordinary one beside it have none in common: the kernel would have to write the
+/// page before the direct one, and to read it again after it.
+const PAGE: usize = 4_096;
 
 const _: () = assert!(LENGTH_MAX.is_multiple_of(DIRECT_UNIT));
+const _: () = assert!(WRITE_LENGTH_MAX.is_multiple_of(DIRECT_UNIT));
 
-/// A file with two descriptors: writes of whole units and long reads go through `direct`, past the page cache; everything else
-/// through `ordinary`. The kernel keeps both in agreement: it drops the cached pages of a direct write, and writes cached ones
-/// before a direct read.
+/// A file with two descriptors: long reads and the writes that are to be direct go through `direct`, past the page cache;
+/// everything else through `ordinary`. The kernel keeps both in agreement: it drops the cached pages of a direct write, and
+/// writes cached ones before a direct read.
 ///
 /// A disk with larger sectors, or a file system without direct writes, refuses them; from the first refusal on all writes and
 /// reads are ordinary ones. Cost of a direct one: one copy, from or to aligned memory.
@@ -28,6 +37,7 @@ const _: () = assert!(LENGTH_MAX.is_multiple_of(DIRECT_UNIT));
 pub(crate) struct DirectFile {
     ordinary: RealFile,
     direct: Arc<File>,
+    writes: DirectWrites,
     /// `None` once a direct write or read was refused.
     memory: Mutex<Option<DirectMemory>>,
 }
@@ -59,11 +69,16 @@ impl AlignedBuffer {
 
 impl DirectFile {
     /// Opens a second descriptor of this file. On a file system or a system without direct writes, the file itself.
-    pub(crate) fn open(path: &Path, ordinary: RealFile) -> io::Result<Arc<dyn Medium>> {
+    pub(crate) fn open(
+        path: &Path,
+        ordinary: RealFile,
+        writes: DirectWrites,
+    ) -> io::Result<Arc<dyn Medium>> {
         match open_direct(path) {
             Ok(direct) => Ok(Arc::new(DirectFile {
                 ordinary,
                 direct: Arc::new(direct),
+                writes,
                 memory: Mutex::new(Some(DirectMemory::default())),
             })),
             Err(error) if is_refusal(&error) => Ok(Arc::new(ordinary)),
@@ -91,17 +106,53 @@ impl DirectFile {
         }
     }
 
-    fn write_directly(&self, offset: u64, bytes: &[u8]) -> io::Result<bool> {
+    /// Writes these bytes of the parts, of which the first one is to be at `offset`.
+    fn write_directly(
+        &self,
+        offset: u64,
+        parts: &[&[u8]],
+        bytes: &Range<usize>,
+    ) -> io::Result<bool> {
         self.directly(|memory| {
-            let mut at = offset;
-            for part in bytes.chunks(LENGTH_MAX) {
-                let aligned = memory.written.bytes(part.len());
-                aligned.copy_from_slice(part);
-                self.direct.write_all_at(aligned, at)?;
-                at += part.len() as u64;
+            let mut at = bytes.start;
+            while at < bytes.end {
+                let length = (bytes.end - at).min(WRITE_LENGTH_MAX);
+                let aligned = memory.written.bytes(length);
+                copy(parts, at..at + length, aligned);
+                self.direct.write_all_at(aligned, offset + at as u64)?;
+                at += length;
             }
             Ok(true)
         })
+    }
+
+    fn write_ordinarily(
+        &self,
+        offset: u64,
+        parts: &[&[u8]],
+        bytes: &Range<usize>,
+    ) -> io::Result<()> {
+        let mut at = offset + bytes.start as u64;
+        for piece in pieces(parts, bytes.clone()) {
+            self.ordinary.write_at(at, piece)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The bytes of a write that are to be written directly; all before and after them are not.
+    fn direct_part(&self, offset: u64, length: usize) -> Range<usize> {
+        let is_whole = |number: u64| number.is_multiple_of(DIRECT_UNIT as u64);
+        match self.writes {
+            DirectWrites::WholeUnits if is_whole(offset) && is_whole(length as u64) => 0..length,
+            DirectWrites::Long if length >= LONG_LENGTH_MIN => {
+                let page = PAGE as u64;
+                let end = offset + length as u64;
+                let pages = offset.next_multiple_of(page)..end - end % page;
+                (pages.start - offset) as usize..(pages.end - offset) as usize
+            }
+            DirectWrites::Never | DirectWrites::WholeUnits | DirectWrites::Long => 0..0,
+        }
     }
 
     /// What was read ahead is not what the file has any more.
@@ -110,6 +161,27 @@ impl DirectFile {
             memory.reads.forget();
         }
     }
+}
+
+/// Copies these bytes of all parts.
+fn copy(parts: &[&[u8]], bytes: Range<usize>, to: &mut [u8]) {
+    let mut filled = 0;
+    for piece in pieces(parts, bytes) {
+        to[filled..filled + piece.len()].copy_from_slice(piece);
+        filled += piece.len();
+    }
+    assert_eq!(filled, to.len(), "the parts have these bytes");
+}
+
+/// The pieces of these bytes of all parts, one after the other; none of them is empty.
+fn pieces<'a>(parts: &[&'a [u8]], bytes: Range<usize>) -> impl Iterator<Item = &'a [u8]> {
+    let mut start = 0;
+    parts.iter().filter_map(move |&part| {
+        let from = bytes.start.saturating_sub(start).min(part.len());
+        let to = bytes.end.saturating_sub(start).min(part.len());
+        start += part.len();
+        (from < to).then(|| &part[from..to])
+    })
 }
 
 #[cfg(target_os = "linux")]
@@ -150,14 +222,18 @@ impl Disk for DirectFile {
 
 impl Medium for DirectFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_all_at(offset, &[bytes])
+    }
+
+    fn write_all_at(&self, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
         self.changes();
-        let is_whole = offset.is_multiple_of(DIRECT_UNIT as u64)
-            && bytes.len().is_multiple_of(DIRECT_UNIT)
-            && !bytes.is_empty();
-        if is_whole && self.write_directly(offset, bytes)? {
-            return Ok(());
+        let length = parts.iter().map(|&it| it.len()).sum();
+        let direct = self.direct_part(offset, length);
+        self.write_ordinarily(offset, parts, &(0..direct.start))?;
+        if !direct.is_empty() && !self.write_directly(offset, parts, &direct)? {
+            self.write_ordinarily(offset, parts, &direct)?;
         }
-        self.ordinary.write_at(offset, bytes)
+        self.write_ordinarily(offset, parts, &(direct.end..length))
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
@@ -180,6 +256,12 @@ mod tests {
     use super::*;
     use crate::Files;
     use seatrial_machine::{LogName, LogView, LogWriter, OpenLog, Rng, Storage, Stream};
+
+    const WRITES: [DirectWrites; 3] = [
+        DirectWrites::Never,
+        DirectWrites::WholeUnits,
+        DirectWrites::Long,
+    ];
     use std::io::Read;
 
     fn is_direct(file: &DirectFile) -> bool {
@@ -189,6 +271,12 @@ mod tests {
     /// Offsets and lengths that a direct write or read takes and that it does not take; also after a refusal.
     #[test]
     fn every_write_arrives() {
+        for writes in WRITES {
+            every_write_arrives_with(writes);
+        }
+    }
+
+    fn every_write_arrives_with(writes: DirectWrites) {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("a");
         Files.create(&path).unwrap();
@@ -199,6 +287,7 @@ mod tests {
                 let mut options = File::options();
                 options.read(true).write(true).open(&path).unwrap()
             })),
+            writes,
             memory: Mutex::new(Some(DirectMemory::default())),
         };
         let mut rng = Rng::from_seed(1);
@@ -238,47 +327,89 @@ mod tests {
         file.sync().unwrap();
     }
 
-    /// Aligned and other appends, restarts and removed segments, with and without direct writes.
+    #[test]
+    fn the_whole_pages_of_a_long_write_are_direct() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("a");
+        Files.create(&path).unwrap();
+        let file = DirectFile {
+            ordinary: RealFile::open(&path).unwrap(),
+            direct: Arc::new(File::open(&path).unwrap()),
+            writes: DirectWrites::Long,
+            memory: Mutex::default(),
+        };
+        let mut rng = Rng::from_seed(2);
+        for _ in 0..1_000 {
+            let offset = rng.below(3 * PAGE as u64);
+            let length = LONG_LENGTH_MIN + rng.index(3 * PAGE);
+            let part = file.direct_part(offset, length);
+            let pages = [offset + part.start as u64, offset + part.end as u64];
+            assert!(pages.iter().all(|it| it.is_multiple_of(PAGE as u64)));
+            assert!(part.start < PAGE && part.end <= length && length - part.end < PAGE);
+        }
+        assert!(file.direct_part(0, LONG_LENGTH_MIN - 1).is_empty());
+    }
+
+    /// Aligned and other appends, restarts and removed segments, with and without direct writes; and the same one by one, to an
+    /// ordinary log.
     #[test]
     fn a_direct_log_has_the_bytes_of_an_ordinary_one() {
-        for (is_direct, unit) in [(false, 1), (true, 1), (true, 512)] {
+        let [never, whole, long] = WRITES;
+        for (direct, unit) in [(never, 1), (whole, 1), (whole, 512), (long, 500)] {
             let scratch = tempfile::tempdir().unwrap();
-            let folder = scratch.path();
+            let folders = ["log", "twin"].map(|it| scratch.path().join(it));
             let storage: Arc<dyn Storage> = Arc::new(Files);
-            let open = |end| {
+            let open = |twin: usize, end| {
                 let log = OpenLog {
                     segment_length: 3 << 20,
                     spares_max: 1,
-                    is_direct,
+                    direct: [direct, never][twin],
                     ..OpenLog::new(LogName::MAIN, end)
                 };
-                LogWriter::open(&storage, folder, log).unwrap()
+                LogWriter::open(&storage, &folders[twin], log).unwrap()
             };
+            for folder in &folders {
+                Files.create_folder(folder).unwrap();
+            }
             let mut rng = Rng::from_seed(5);
             let mut expected: Vec<u8> = Vec::new();
-            let mut log = open(0);
+            let mut logs = [open(0, 0), open(1, 0)];
             for step in 0..120 {
                 let length = unit * [1, 7, 8, 200, 600, 4_300][rng.index(6)];
                 let word = rng.word() as u8;
                 let bytes: Vec<u8> = (0..length).map(|at: usize| word ^ at as u8).collect();
-                log.append(&bytes).unwrap();
-                log.sync().unwrap();
+                // Several appends at once, also into the next segment.
+                let part = (bytes.len() / [1, 2, 5][rng.index(3)]).max(1);
+                let appends: Vec<&[u8]> = bytes.chunks(part).collect();
+                logs[0].append_all(&appends).unwrap();
+                for append in appends {
+                    logs[1].append(append).unwrap();
+                }
                 expected.extend_from_slice(&bytes);
-                if step % 20 == 19 {
-                    log.truncate_head(log.end() / 2).unwrap();
+                for log in &mut logs {
+                    log.sync().unwrap();
+                    if step % 20 == 19 {
+                        log.truncate_head(log.end() / 2).unwrap();
+                    }
                 }
                 if step % 7 == 6 {
-                    let end = log.end();
-                    log.close().unwrap();
-                    log = open(end);
+                    let end = logs[0].end();
+                    for log in logs {
+                        log.close().unwrap();
+                    }
+                    logs = [open(0, end), open(1, end)];
                 }
             }
-            let (start, end) = (log.start(), log.end());
-            log.close().unwrap();
-            let found = if is_direct {
-                LogView::open_direct(&Files, folder, LogName::MAIN).unwrap()
+            let (start, end) = (logs[0].start(), logs[0].end());
+            for log in logs {
+                log.close().unwrap();
+            }
+            let names = folders.each_ref().map(|it| Files.list(it).unwrap());
+            assert_eq!(names[0], names[1], "the same segments");
+            let found = if direct == whole {
+                LogView::open_direct(&Files, &folders[0], LogName::MAIN).unwrap()
             } else {
-                LogView::open(&Files, folder, LogName::MAIN).unwrap()
+                LogView::open(&Files, &folders[0], LogName::MAIN).unwrap()
             };
             assert_eq!((found.start(), found.len()), (start, end));
             let mut bytes = Vec::new();

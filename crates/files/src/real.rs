@@ -2,7 +2,7 @@
 
 use crate::direct_file::DirectFile;
 use crate::map;
-use seatrial_machine::{Disk, Mapped, Medium, Storage};
+use seatrial_machine::{DirectWrites, Disk, Mapped, Medium, Storage};
 use std::any::Any;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -74,15 +74,23 @@ impl Storage for Files {
         Ok(Arc::new(RealFile::new(regular(File::open(path)?)?, false)))
     }
 
+    fn open_scattered(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
+        let file = regular(File::open(path)?)?;
+        // Advice only: without it too much is read.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
+        Ok(Arc::new(RealFile::new(file, false)))
+    }
+
     fn open_write(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
         Ok(Arc::new(RealFile::open(path)?))
     }
 
-    fn open_direct(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
+    fn open_direct(&self, path: &Path, writes: DirectWrites) -> io::Result<Arc<dyn Medium>> {
         let mut file = RealFile::open(path)?;
         // The file may be new.
         *file.needs_fsync.get_mut() = true;
-        DirectFile::open(path, file)
+        DirectFile::open(path, file, writes)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

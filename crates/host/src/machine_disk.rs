@@ -121,7 +121,7 @@ pub(crate) enum LogTask {
 const APPENDS_MAX: usize = 4_096;
 /// Maximum number of bytes that share one sync.
 const BATCH_LENGTH_MAX: usize = 16 << 20;
-/// Appends of this length are written as they are; shorter ones are gathered, so that several are one write.
+/// Appends of this length are written as they are; shorter ones are gathered: a copy costs less than a write.
 const OWN_WRITE_LENGTH: usize = 64 << 10;
 
 /// The thread that writes and syncs one log. Dropping this waits until all queued tasks are written.
@@ -204,9 +204,10 @@ fn append(
     first: LogTask,
     stages: &StageTimes,
 ) -> (io::Result<Vec<Ticket>>, Option<LogTask>) {
-    let (mut gathered, mut tickets, mut is_durable) = (Vec::new(), Vec::new(), false);
+    let (mut gathered, mut tickets, mut is_durable) =
+        (GatheredAppends::default(), Vec::new(), false);
     let (mut task, mut length) = (Some(first), 0);
-    let (began, mut written) = (Instant::now(), Ok(()));
+    let began = Instant::now();
     while let Some(next) = task.take() {
         let (bytes, ticket) = match next {
             LogTask::Append(bytes, ticket) => {
@@ -221,21 +222,13 @@ fn append(
         };
         tickets.push(ticket);
         length += bytes.len();
-        if bytes.len() >= OWN_WRITE_LENGTH {
-            written = written
-                .and_then(|()| append_some(log, &mut gathered))
-                .and_then(|()| log.append(&bytes));
-        } else if gathered.is_empty() {
-            gathered = bytes;
-        } else {
-            gathered.extend_from_slice(&bytes);
-        }
-        if length >= BATCH_LENGTH_MAX || written.is_err() {
+        gathered.add(bytes);
+        if length >= BATCH_LENGTH_MAX {
             break;
         }
         task = queue.try_recv().ok();
     }
-    written = written.and_then(|()| append_some(log, &mut gathered));
+    let mut written = gathered.write(log);
     if is_durable {
         written = written.and_then(|()| log.sync());
     }
@@ -243,13 +236,28 @@ fn append(
     (written.map(|()| tickets), task)
 }
 
-/// Writes what is gathered, if there is something.
-fn append_some(log: &mut LogWriter, gathered: &mut Vec<u8>) -> io::Result<()> {
-    let bytes = std::mem::take(gathered);
-    if bytes.is_empty() {
-        return Ok(());
+/// Appends that are written together. Short ones are copied into one, long ones stay as they are.
+#[derive(Debug, Default)]
+struct GatheredAppends {
+    appends: Vec<Vec<u8>>,
+    /// Is the last of them short, or made of short ones?
+    is_short: bool,
+}
+
+impl GatheredAppends {
+    fn add(&mut self, bytes: Vec<u8>) {
+        let is_short = bytes.len() < OWN_WRITE_LENGTH;
+        match self.appends.last_mut() {
+            Some(last) if is_short && self.is_short => last.extend_from_slice(&bytes),
+            _ => self.appends.push(bytes),
+        }
+        self.is_short = is_short;
     }
-    log.append(&bytes)
+
+    fn write(&self, log: &mut LogWriter) -> io::Result<()> {
+        let appends: Vec<&[u8]> = self.appends.iter().map(Vec::as_slice).collect();
+        log.append_all(&appends)
+    }
 }
 
 fn append_error(path: PathBuf, error: io::Error) -> HostError {

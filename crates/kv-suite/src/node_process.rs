@@ -10,7 +10,7 @@ use seatrial_host::{
 };
 use seatrial_kv::{BootReport, Bug, Replica, ReplicaOptions, WIRE_LENGTH_MAX};
 use seatrial_kv_protocol::PAST_STATES_MAX;
-use seatrial_machine::{DataFolder, LogName, NodeId, OpenLog};
+use seatrial_machine::{DataFolder, DirectWrites, LogName, NodeId, OpenLog};
 use seatrial_suite::{NodeSetup, OptionValues, SuiteError};
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -73,7 +73,7 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
         report_start(report, &cluster, &found);
         let log = OpenLog {
             spares_max: JOURNAL_SPARES,
-            is_direct: true,
+            direct: DirectWrites::WholeUnits,
             ..OpenLog::new(LogName::MAIN, found.recovery.end)
         };
         Ok(Booted {

@@ -15,8 +15,8 @@ use seatrial_kv_protocol::{
     Outcome, ReplicaStatus, Transaction, TransactionClient, TransactionClientOptions,
 };
 use seatrial_machine::{
-    DataFolder, Fault, FaultKind, Input, LogName, Machine, NodeId, OpenLog, Output, Rng, Ticket,
-    Time,
+    DataFolder, DirectWrites, Fault, FaultKind, Input, LogName, Machine, NodeId, OpenLog, Output,
+    Rng, Ticket, Time,
 };
 use seatrial_runner::NodeState;
 use seatrial_sim::{Booted, World};
@@ -142,7 +142,7 @@ impl SimulatedSystem for KvWorld {
                 // Small, so that journals are freed at their heads.
                 segment_length: checkpoint_bytes,
                 spares_max: JOURNAL_SPARES,
-                is_direct: true,
+                direct: DirectWrites::WholeUnits,
                 ..OpenLog::new(LogName::MAIN, report.recovery.end)
             };
             Ok(Booted {

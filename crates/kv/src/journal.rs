@@ -254,7 +254,7 @@ fn put(bytes: &mut Vec<u8>, field: &[u8]) {
 }
 
 /// Fills the last sector of a block, so that the next one is written without it: a write that is torn there could take durable
-/// bytes with it. The log writes whole sectors past the page cache ([`seatrial_machine::OpenLog::is_direct`]).
+/// bytes with it. The log writes whole sectors past the page cache ([`seatrial_machine::OpenLog::direct`]).
 fn pad(bytes: &mut Vec<u8>) {
     let end = bytes.len().next_multiple_of(DIRECT_UNIT);
     if end > bytes.len() {

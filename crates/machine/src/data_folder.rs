@@ -48,6 +48,11 @@ impl DataFolder {
         LogView::open(&*self.storage, &self.path, name)
     }
 
+    /// A log of which pieces are read that are far from each other ([`LogView::open_scattered`]); empty if it does not exist.
+    pub fn scattered_log(&self, name: LogName) -> io::Result<LogView> {
+        LogView::open_scattered(&*self.storage, &self.path, name)
+    }
+
     /// A log that is written directly, to read it once ([`LogView::open_direct`]); empty if it does not exist.
     pub fn direct_log(&self, name: LogName) -> io::Result<LogView> {
         LogView::open_direct(&*self.storage, &self.path, name)

@@ -108,7 +108,7 @@ pub use segmented_log::{LogName, LogReader, LogView, LogWriter, OpenLog, SEGMENT
 pub use status_sheet::{
     LinePart, MetricValue, StatusChart, StatusLine, StatusMetric, StatusSheet, StatusTable,
 };
-pub use storage::{DIRECT_UNIT, Mapped, Medium, Storage};
+pub use storage::{DIRECT_UNIT, DirectWrites, Mapped, Medium, Storage};
 pub use stream::Stream;
 pub use time::Time;
 pub use turn::{ClientDriver, Computed, Input, Job, Machine, Output, Peer, Ticket, WORK_MAX};

@@ -1,6 +1,6 @@
 //! Logs of a machine: append-only byte sequences in segment files, read by position, truncated at the head.
 
-use crate::storage::DIRECT_UNIT;
+use crate::storage::{DIRECT_UNIT, DirectWrites};
 use crate::{DataFolder, Disk, Medium, Storage};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -95,10 +95,9 @@ pub struct OpenLog {
     /// may have zeros and old bytes after its end, so the log's blocks must have increasing numbers by which recovery
     /// distinguishes them (those of `seatrial_blocks` do).
     pub spares_max: usize,
-    /// Are appends written past the system's page cache? For a log whose appends are synced one by one and hardly ever read: no
-    /// copy into pages, and none to write back. Only appends of a multiple of [`DIRECT_UNIT`] bytes are; they also never write a
-    /// sector again that has durable bytes.
-    pub is_direct: bool,
+    /// Appends that are written past the system's page cache. Whole units are for a log whose appends are synced one by one and
+    /// hardly ever read, all of a multiple of [`DIRECT_UNIT`] bytes: they never write a sector again that has durable bytes.
+    pub direct: DirectWrites,
 }
 
 /// Default length of a segment, in bytes.
@@ -112,7 +111,7 @@ impl OpenLog {
             end,
             segment_length: SEGMENT_LENGTH,
             spares_max: 0,
-            is_direct: false,
+            direct: DirectWrites::Never,
         }
     }
 }
@@ -152,10 +151,21 @@ impl LogView {
         LogView::open_with(storage, folder, name, |path| storage.open(path))
     }
 
-    /// Opens a log that is written directly ([`OpenLog::is_direct`]) to read it once: long reads go past the system's page cache,
+    /// Opens a log to read pieces that are far from each other ([`Storage::open_scattered`]).
+    pub fn open_scattered(
+        storage: &dyn Storage,
+        folder: &Path,
+        name: LogName,
+    ) -> io::Result<LogView> {
+        LogView::open_with(storage, folder, name, |path| storage.open_scattered(path))
+    }
+
+    /// Opens a log that is written directly ([`OpenLog::direct`]) to read it once: long reads go past the system's page cache,
     /// which does not have it.
     pub fn open_direct(storage: &dyn Storage, folder: &Path, name: LogName) -> io::Result<LogView> {
-        LogView::open_with(storage, folder, name, |path| storage.open_direct(path))
+        LogView::open_with(storage, folder, name, |path| {
+            storage.open_direct(path, DirectWrites::WholeUnits)
+        })
     }
 
     fn open_with(
@@ -315,13 +325,15 @@ fn open_segment(
     storage: &dyn Storage,
     path: &Path,
     is_new: bool,
-    is_direct: bool,
+    direct: DirectWrites,
 ) -> io::Result<Arc<dyn Medium>> {
-    let opened = match (is_new, is_direct) {
-        (true, true) => storage.create(path).and_then(|_| storage.open_direct(path)),
-        (true, false) => storage.create(path),
-        (false, true) => storage.open_direct(path),
-        (false, false) => storage.open_write(path),
+    let opened = match (is_new, direct) {
+        (true, DirectWrites::Never) => storage.create(path),
+        (false, DirectWrites::Never) => storage.open_write(path),
+        (true, _) => storage
+            .create(path)
+            .and_then(|_| storage.open_direct(path, direct)),
+        (false, _) => storage.open_direct(path, direct),
     };
     opened.map_err(|error| in_file(path, &error))
 }
@@ -369,7 +381,7 @@ pub struct LogWriter {
     /// Numbers of the spare files; at most `spares_max`.
     spares: Vec<usize>,
     spares_max: usize,
-    is_direct: bool,
+    direct: DirectWrites,
     is_synced: bool,
     has_failed: bool,
 }
@@ -399,7 +411,7 @@ impl LogWriter {
         if is_new {
             starts.push_back(0);
         }
-        let medium = open_segment(&**storage, &path, is_new, log.is_direct)?;
+        let medium = open_segment(&**storage, &path, is_new, log.direct)?;
         // A process that was killed may have created the file without syncing its name.
         storage.sync_folder(folder)?;
         let length = end - start;
@@ -430,7 +442,7 @@ impl LogWriter {
             file_length: length,
             spares,
             spares_max: log.spares_max,
-            is_direct: log.is_direct,
+            direct: log.direct,
             is_synced: true,
             has_failed: false,
         })
@@ -462,24 +474,48 @@ impl LogWriter {
 
     /// Appends bytes; they are durable once [`LogWriter::sync`] has returned.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.append_all(&[bytes])
+    }
+
+    /// Appends each of these, in as few writes as their storage can: one for all that are in the same segment.
+    pub fn append_all(&mut self, appends: &[&[u8]]) -> io::Result<()> {
         self.usable()?;
-        let appended = self.write(bytes);
+        let appended = self.write(appends);
         self.has_failed = appended.is_err();
         appended
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.length >= self.segment_length {
-            self.roll()?;
-        }
-        self.medium.write_at(self.length, bytes)?;
-        self.length += bytes.len() as u64;
-        self.is_synced = false;
-        if self.length > self.file_length {
-            self.file_length = self.length;
-            self.write_ahead(bytes.len() as u64)?;
+    fn write(&mut self, mut appends: &[&[u8]]) -> io::Result<()> {
+        while !appends.is_empty() {
+            if self.length >= self.segment_length {
+                self.roll()?;
+            }
+            let (count, bytes) = self.room(appends);
+            let (now, later) = appends.split_at(count);
+            self.medium.write_all_at(self.length, now)?;
+            self.length += bytes;
+            self.is_synced = false;
+            if self.length > self.file_length {
+                self.file_length = self.length;
+                self.write_ahead(bytes)?;
+            }
+            appends = later;
         }
         Ok(())
+    }
+
+    /// The number of the appends that belong to the last segment, which is not full, and their bytes.
+    fn room(&self, appends: &[&[u8]]) -> (usize, u64) {
+        let (mut count, mut bytes) = (0, 0);
+        for &append in appends {
+            if self.length + bytes >= self.segment_length {
+                break;
+            }
+            count += 1;
+            bytes += append.len() as u64;
+        }
+        assert!(count > 0 || appends.is_empty(), "the last segment is full");
+        (count, bytes)
     }
 
     /// Writes zeros after the end, if a file that grew will probably grow by many more appends of this length: the same sync
@@ -489,7 +525,7 @@ impl LogWriter {
         let end = (self.length + ahead).min(self.segment_length);
         if self.spares_max > 0 && appended <= ahead / 4 && end > self.length {
             let mut zeros = (end - self.length) as usize;
-            if self.is_direct {
+            if self.direct == DirectWrites::WholeUnits {
                 zeros = zeros.next_multiple_of(DIRECT_UNIT);
             }
             self.medium.write_at(self.length, &vec![0; zeros])?;
@@ -512,7 +548,7 @@ impl LogWriter {
             let spare = self.name.spare(&self.folder, spare);
             self.storage.rename(&spare, &path)?;
         }
-        self.medium = open_segment(&*self.storage, &path, spare.is_none(), self.is_direct)?;
+        self.medium = open_segment(&*self.storage, &path, spare.is_none(), self.direct)?;
         self.storage.sync_folder(&self.folder)?;
         self.starts.push_back(start);
         (self.length, self.is_synced) = (0, true);

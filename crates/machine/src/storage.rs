@@ -10,6 +10,18 @@ use std::sync::Arc;
 /// Offsets and lengths of direct writes are multiples of this many bytes: a sector, the unit in which a disk tears a write.
 pub const DIRECT_UNIT: usize = 512;
 
+/// Writes of a file that go past the system's caches: no copy into pages, and none to write back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DirectWrites {
+    /// None.
+    #[default]
+    Never,
+    /// Those whose offset and length are multiples of [`DIRECT_UNIT`].
+    WholeUnits,
+    /// Of long ones all but the first and the last bytes. What was written with short ones can then be read from the caches.
+    Long,
+}
+
 /// Files and folders, narrow enough for a simulated disk to stand in for the real ones. Everything that a crash-safe
 /// program relies on is a call of its own, so that a missing one can be found:
 ///
@@ -28,12 +40,17 @@ pub trait Storage: Debug + Send + Sync {
     /// Opens a file for reading; it may be written by others meanwhile.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn Medium>>;
 
+    /// Opens a file as [`Storage::open`] does, to read pieces that are far from each other: the system reads nothing ahead.
+    fn open_scattered(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
+        self.open(path)
+    }
+
     /// Opens a file for reading and writing.
     fn open_write(&self, path: &Path) -> io::Result<Arc<dyn Medium>>;
 
-    /// Opens a file as [`Storage::open_write`] does, to write and read it past the system's caches where it can do that: writes
-    /// whose offset and length are multiples of [`DIRECT_UNIT`], and long reads. All others go through the caches.
-    fn open_direct(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
+    /// Opens a file as [`Storage::open_write`] does, to write and read it past the system's caches where it can do that: these
+    /// writes, and long reads. All others go through the caches.
+    fn open_direct(&self, path: &Path, _: DirectWrites) -> io::Result<Arc<dyn Medium>> {
         self.open_write(path)
     }
 
@@ -61,6 +78,17 @@ pub trait Storage: Debug + Send + Sync {
 pub trait Medium: Disk + Debug + Send + Sync {
     /// Writes all of `bytes` from `offset` on; the file grows if they end past its end.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Writes all of these bytes, one after the other from `offset` on, as [`Medium::write_at`] does. After an error any of them
+    /// may be written.
+    fn write_all_at(&self, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
+        let mut at = offset;
+        for &part in parts {
+            self.write_at(at, part)?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
 
     /// Truncates the file, or extends it with zeros.
     fn set_len(&self, length: u64) -> io::Result<()>;

@@ -1,6 +1,7 @@
 //! The process of one replica: `seatrial volume downstairs`.
 
 use crate::volume_file::VolumeFile;
+use seatrial_files::SystemMemory;
 use seatrial_host::{
     Cluster, HostLimits, PeerOptions, Protocol, ServeOptions, StatusListener, TlsCredentials,
     serve, terminated,
@@ -33,6 +34,8 @@ pub(crate) struct ReplicaProcess {
 /// Bound of a replica's connections in bytes. One upstairs may ask for as many bytes as its guests have in flight, and all
 /// replies may wait for its connection.
 const LIMITS_MEMORY: usize = 1 << 30;
+/// One part in this many of the memory that is available holds the log in the system's cache: three replicas may share a machine.
+const CACHE_DIVISOR: u64 = 4;
 
 impl ReplicaProcess {
     /// Serves until SIGTERM or Ctrl-C.
@@ -71,7 +74,8 @@ impl ReplicaProcess {
             clock: None,
         };
         let boot = |data: &DataFolder| {
-            let options = DownstairsOptions::new(file.geometry);
+            let mut options = DownstairsOptions::new(file.geometry);
+            options.cache_bytes = SystemMemory.available().unwrap_or(u64::MAX) / CACHE_DIVISOR;
             let (booted, found) =
                 Downstairs::boot(data, options).map_err(|error| error.to_string())?;
             let volume = file.geometry.volume;

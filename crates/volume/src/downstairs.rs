@@ -40,8 +40,8 @@ use region_record::{
 };
 use region_recovery::read_region;
 use seatrial_machine::{
-    Booted, DataFolder, Input, LogName, LogReader, Machine, NodeId, OpenLog, Output, StatusSheet,
-    Ticket, Time,
+    Booted, DataFolder, DirectWrites, Input, LogName, LogReader, Machine, NodeId, OpenLog, Output,
+    StatusSheet, Ticket, Time,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -79,6 +79,9 @@ pub struct DownstairsOptions {
     pub log_slack: u64,
     /// Bytes of a segment of the log: what is freed at once.
     pub segment_length: u64,
+    /// Bytes of log that the system's caches can hold. Long appends to a log that may become longer go past them: to be read
+    /// again they would have to stay.
+    pub cache_bytes: u64,
     /// A bug to plant.
     pub bug: Option<VolumeBug>,
 }
@@ -92,7 +95,17 @@ impl DownstairsOptions {
             map_interval: 128 << 20,
             log_slack: 256 << 20,
             segment_length: segment_length.clamp(*SEGMENT_LENGTHS.start(), *SEGMENT_LENGTHS.end()),
+            cache_bytes: u64::MAX,
             bug: None,
+        }
+    }
+
+    fn direct(&self) -> DirectWrites {
+        let log_bytes = (2 * self.geometry.bytes()).saturating_add(self.log_slack);
+        if log_bytes > self.cache_bytes {
+            DirectWrites::Long
+        } else {
+            DirectWrites::Never
         }
     }
 
@@ -159,6 +172,7 @@ impl Downstairs {
         let log = OpenLog {
             segment_length: options.segment_length,
             spares_max: options.spares_max(),
+            direct: options.direct(),
             ..OpenLog::new(LogName::MAIN, read.report.end)
         };
         let start = data.log(LogName::MAIN)?.start();

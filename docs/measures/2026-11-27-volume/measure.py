@@ -10,9 +10,10 @@ measure.py SEATRIAL FOLDER OUT.csv repair [SECONDS]                  writes a se
 measure.py SEATRIAL FOLDER OUT.csv cost [TIMES]                      CPU of a repaired block, without guests meanwhile
 measure.py SEATRIAL FOLDER OUT.csv steady [SECONDS]                  1 MiB writes, second by second
 
-FOLDER is made, must be on the disk to measure, and is removed. `table`: all servers run at the same time, idle but for the one that is
-measured; each round measures every server with every job, one after the other, so that rows of a round are close in time. CPU is
-that of all processes of a server, from /proc. JOBS selects jobs that contain a text, such as "4K random".
+The volume and the images have GIB GiB (environment, 1). FOLDER is made, must be on the disk to measure, and is removed. `table`:
+all servers run at the same time, idle but for the one that is measured; each round measures every server with every job, one after
+the other, so that rows of a round are close in time. CPU is that of all processes of a server, from /proc. JOBS selects jobs that
+contain a text, such as "4K random".
 """
 
 import csv
@@ -28,7 +29,7 @@ import sys
 import threading
 import time
 
-SIZE = 1 << 30
+SIZE = int(os.environ.get("GIB", "1")) << 30
 JOBS = [  # name, fio's rw, bytes, depth, further options
     ("4K random write", "randwrite", 4096, 25, []),
     ("4K random read", "randread", 4096, 25, []),

@@ -148,19 +148,17 @@ pub(super) fn create(scratch: &Scratch, name: &str) -> String {
 /// [`create`] with further options.
 pub(super) fn create_with(scratch: &Scratch, name: &str, options: &[&str]) -> String {
     let folder = scratch.path(name);
+    create_sized(&folder, "16MiB", "4096", options);
+    folder
+}
+
+fn create_sized(folder: &str, size: &str, blocks: &str, options: &[&str]) {
     let addresses: Vec<String> = free_addresses(3).iter().map(ToString::to_string).collect();
     let addresses = addresses.join(",");
-    let words = [
-        "create",
-        &folder,
-        "--size",
-        "16MiB",
-        "--addresses",
-        &addresses,
-    ];
+    let words = ["create", folder, "--size", size, "--addresses", &addresses];
     let words = [&words[..], options].concat();
-    assert_volume(&words, 0, "4096 blocks of 4096 bytes on 3 replicas");
-    folder
+    let created = format!("{blocks} blocks of 4096 bytes on 3 replicas");
+    assert_volume(&words, 0, &created);
 }
 
 fn downstairs(folder: &str, number: u32) -> Server {
@@ -246,6 +244,38 @@ fn a_volume_outlives_a_replica_and_its_owner() {
 }
 
 /// An owner that is stopped makes the last writes durable at once; without a quorum it says that it could not.
+/// Its log may become longer than any memory, so its replicas write long appends past the page cache.
+#[test]
+fn long_writes_to_a_large_volume_outlive_all_its_processes() {
+    let scratch = Scratch::new("volume-large");
+    let folder = scratch.path("disk");
+    create_sized(&folder, "1TiB", "268435456", &[]);
+    let replicas: Vec<Server> = (1..=3).map(|it| downstairs(&folder, it)).collect();
+    let owner = Attached::start(&folder, &[]);
+    await_status(&folder, 0);
+    let mut client = GuestConnection::attach(&folder);
+    let mut expected = vec![0; 8 << 20];
+    // Long and short ones, over each other: parts of a log's pages are written both ways.
+    for (number, length) in (1..=24_u8).zip([1_usize << 20, 5_000, 300 << 10, 2 << 20].repeat(6)) {
+        let start = usize::from(number) * 70_001 % (expected.len() - length);
+        let bytes: Vec<u8> = (0..length).map(|at| (at / 100) as u8 ^ number).collect();
+        expected[start..start + length].copy_from_slice(&bytes);
+        client.write(start as u64, &bytes);
+    }
+    assert!(client.read(0, expected.len()).as_ref() == Ok(&expected));
+    client.flush();
+    drop((owner, replicas)); // killed
+    let replicas: Vec<Server> = (1..=3).map(|it| downstairs(&folder, it)).collect();
+    let owner = Attached::start(&folder, &[]);
+    await_status(&folder, 0);
+    let mut client = GuestConnection::attach(&folder);
+    assert!(client.read(0, expected.len()).as_ref() == Ok(&expected));
+    assert_eq!(owner.terminate().0, Some(0));
+    drop(replicas);
+    let text = assert_volume(&["verify", &folder], 0, "intact");
+    assert_eq!(text.matches("intact").count(), 3, "{text}");
+}
+
 #[test]
 fn a_stopped_owner_ends_when_all_is_durable() {
     let scratch = Scratch::new("volume-stop");

@@ -12,7 +12,9 @@ use crate::tools::StoreSession;
 use seatrial_blocks::{BlockKind, Frames, Walker, block, frame};
 use seatrial_files::Files;
 use seatrial_kv_protocol::AdminRequest;
-use seatrial_machine::{LogName, LogView, LogWriter, OpenLog, SEGMENT_LENGTH, Storage};
+use seatrial_machine::{
+    DirectWrites, LogName, LogView, LogWriter, OpenLog, SEGMENT_LENGTH, Storage,
+};
 use seatrial_suite::{SuiteError, ToolExit};
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -72,12 +74,16 @@ fn batch(sequence: u64, bytes: &mut Vec<u8>) {
 fn open(folder: &Path, spares_max: usize) -> std::io::Result<LogWriter> {
     std::fs::create_dir_all(folder)?;
     let storage: Arc<dyn Storage> = Arc::new(Files);
+    let direct = match spares_max {
+        0 => DirectWrites::Never,
+        _ => DirectWrites::WholeUnits, // as the store's
+    };
     let log = OpenLog {
         name: NAME,
         end: 0,
         segment_length: SEGMENT_LENGTH,
         spares_max,
-        is_direct: spares_max > 0, // as the store's
+        direct,
     };
     LogWriter::open(&storage, folder, log)
 }

@@ -7,8 +7,8 @@ use seatrial_kv_protocol::{
     AdminRequest, Outcome, Transaction, TransactionClient, TransactionClientOptions,
 };
 use seatrial_machine::{
-    DataFolder, Fault, FaultKind, Input, Link, LogName, Machine, NodeId, OpenLog, Output, Rng,
-    Ticket, Time,
+    DataFolder, DirectWrites, Fault, FaultKind, Input, Link, LogName, Machine, NodeId, OpenLog,
+    Output, Rng, Ticket, Time,
 };
 use seatrial_sim::{Booted, World, WorldOptions, explore};
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,7 +143,7 @@ fn boot(
         let log = OpenLog {
             segment_length: 2_048,
             spares_max: 2,
-            is_direct: true,
+            direct: DirectWrites::WholeUnits,
             ..OpenLog::new(LogName::MAIN, booted.1.recovery.end)
         };
         Ok(Booted {

@@ -3,8 +3,8 @@
 use crate::MemoryStorage;
 use crate::crash::{CrashState, DiskOperation, DiskRecorder, Explorer};
 use seatrial_machine::{
-    DataFolder, Disk, FileAnswer, FileFolder, FileName, FileTask, LogName, LogReader, LogView,
-    LogWriter, OpenLog, Rng, Storage, Stream,
+    DataFolder, DirectWrites, Disk, FileAnswer, FileFolder, FileName, FileTask, LogName, LogReader,
+    LogView, LogWriter, OpenLog, Rng, Storage, Stream,
 };
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
@@ -212,7 +212,7 @@ fn check(crash: &CrashState<'_, Requirement>) -> Result<(), String> {
     let end = synced.max(log.start());
     let log = OpenLog {
         spares_max: 2,
-        is_direct: end % 2 == 1,
+        direct: [DirectWrites::Never, DirectWrites::WholeUnits][(end % 2) as usize],
         ..SMALL
     };
     let mut log = open_with(&storage, end, log).map_err(|it| it.to_string())?;
@@ -269,10 +269,15 @@ fn a_reader_never_takes_the_bytes_of_a_file_that_is_used_again() {
 
 #[test]
 fn a_log_survives_every_crash_and_needs_each_of_its_syncs() {
-    for (spares_max, is_direct) in [(0, false), (2, false), (8, false), (0, true), (2, true)] {
+    let (cached, whole, long) = (
+        DirectWrites::Never,
+        DirectWrites::WholeUnits,
+        DirectWrites::Long,
+    );
+    for (spares_max, direct) in [(0, cached), (2, cached), (8, long), (0, whole), (2, whole)] {
         survives_every_crash(OpenLog {
             spares_max,
-            is_direct,
+            direct,
             ..SMALL
         });
     }

@@ -321,11 +321,8 @@ impl Replica {
             counts: Counts::default(),
         };
         let log = |name, end| OpenLog {
-            name,
-            end,
             segment_length: SEGMENT_LENGTH,
-            spares_max: 0,
-            is_direct: false,
+            ..OpenLog::new(name, end)
         };
         Ok(Booted {
             machine,

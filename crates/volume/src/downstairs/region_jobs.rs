@@ -94,9 +94,10 @@ impl HeadRead {
         &self.bytes[slot.at.clone()]
     }
 
+    /// Most of a head is stepped over. Read ahead, all of it would be read.
     fn open(data: &DataFolder) -> std::io::Result<HeadRead> {
         Ok(HeadRead {
-            log: Arc::new(data.log(LogName::MAIN)?),
+            log: Arc::new(data.scattered_log(LogName::MAIN)?),
             buffer: ReadAhead::default(),
             slots: Vec::new(),
             bytes: Vec::new(),
